@@ -1,0 +1,1 @@
+"""The SDK a stranger installs: resolve, verify, talk, audit."""

@@ -1,0 +1,1 @@
+"""The node: peers, threads, negotiation, calendars, jobs and the composition root."""

@@ -1,0 +1,1 @@
+"""The handle registry and its public log."""

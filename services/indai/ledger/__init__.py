@@ -1,0 +1,1 @@
+"""The commitment ledger: events, checkpoints, receipts, export."""

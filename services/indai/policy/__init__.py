@@ -1,0 +1,1 @@
+"""Owner rules compiled to Cedar: decisions, explanations, simulation."""

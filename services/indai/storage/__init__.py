@@ -1,0 +1,1 @@
+"""Postgres: embedded server, pool, migrations. Below every service with a table."""

@@ -1,0 +1,1 @@
+"""The append-only transparency log that ledger and registry both use."""
