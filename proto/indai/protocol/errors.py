@@ -21,7 +21,7 @@ DOMAIN = "ind.ai"
 
 
 class Status(NamedTuple):
-    """A gRPC status code by name (as in `grpc.StatusCode`), the HTTP status beside it, the shell's exit status."""
+    """A gRPC status code by name (as in `grpc.StatusCode`), the HTTP status, the shell's exit status."""
 
     grpc: str
     http: int
@@ -96,8 +96,8 @@ class Reason(Enum):
 class IndaiError(Exception):
     """An error with a reason for machines, one sentence for a person, and what to do next.
 
-    `fields` maps a field's path to what is wrong with it (becomes `google.rpc.BadRequest`); `metadata` holds short
-    strings for machines and never a secret.
+    `fields` maps a field's path to what is wrong with it (becomes `google.rpc.BadRequest`); `metadata` holds
+    short strings for machines and never a secret.
     """
 
     def __init__(
