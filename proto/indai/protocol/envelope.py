@@ -1,8 +1,8 @@
 """The signed envelope: DSSE v1 (github.com/secure-systems-lab/dsse) in its protobuf form.
 
 Signatures are over PAE(payload_type, payload), and the message id is the SHA-256 of that PAE, so adding a
-signature never changes the id. The exact bytes received are kept in `raw` and are what is stored and forwarded: an
-envelope is encoded once, by whoever sealed or cosigned it, and never again.
+signature never changes the id. The exact bytes received are kept in `raw` and are what is stored and
+forwarded: an envelope is encoded once, by whoever sealed or cosigned it, and never again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.keys import SigningKey, verify
 from indai.protocol.quoting import quoted
 from indai.protocol.wire import MAX_MESSAGE, malformed, read_varint
@@ -25,14 +25,14 @@ MAX_KEYID = 128
 _TYPES = {kind: f"application/vnd.ind.{kind}.v1+protobuf" for kind in KINDS}
 _KINDS = {media_type: kind for kind, media_type in _TYPES.items()}
 
-# The tags of `Envelope{payload = 1, payload_type = 2, signatures = 3}` and `Signature{sig = 1, keyid = 2}`; all of
-# them are length-delimited (wire type 2).
+# The tags of `Envelope{payload = 1, payload_type = 2, signatures = 3}` and `Signature{sig = 1, keyid = 2}`;
+# all of them are length-delimited (wire type 2).
 _FIRST, _SECOND, _THIRD = 1 << 3 | 2, 2 << 3 | 2, 3 << 3 | 2
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One signature over the PAE. `keyid` is an unsigned hint: keys come from the registry, never from here."""
+    """One signature over the PAE. `keyid` is an unsigned hint: keys come from the registry only."""
 
     sig: bytes
     keyid: str
@@ -162,7 +162,8 @@ def _text(data: bytes, limit: int, what: str) -> str:
 
 def _build(payload_type: str, payload: bytes, signatures: tuple[Signature, ...]) -> Envelope:
     if not payload or not signatures or len(signatures) > MAX_SIGNATURES:
-        raise ValueError(f"an envelope needs a payload and 1 to {MAX_SIGNATURES} signatures")
+        message = f"An envelope needs a payload and 1 to {MAX_SIGNATURES} signatures."
+        raise InvalidInput(Reason.INVALID_ARGUMENT, message)
     raw = _field(_FIRST, payload) + _field(_SECOND, payload_type.encode("utf-8"))
     for signature in signatures:
         inner = _field(_FIRST, signature.sig) + _field(_SECOND, signature.keyid.encode("utf-8"))

@@ -1,7 +1,8 @@
 """Handles: `ind.ai/alice`, `ind.ai/alice/work`, or a branded domain such as `ranveer.ai`.
 
-Authorities and branded handles are domain names (RFC 1123 labels; R-LDH labels such as `xn--` are refused, RFC 5890
-section 2.3.1, because what they display is not what they say). Names and subs are ASCII: no confusables.
+Authorities and branded handles are domain names (RFC 1123 labels; R-LDH labels such as `xn--` are refused,
+RFC 5890 section 2.3.1, because what they display is not what they say). Names and subs are ASCII: no
+confusables.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ MIN_NAME, MAX_NAME = 3, 30
 MAX_DOMAIN = 253  # RFC 1035 section 2.3.4, without the root's dot
 MAX_HANDLE = MAX_DOMAIN + 2 * (MAX_NAME + 1)
 
-# Names that would pass for the network itself, its roles (RFC 2142) or a path we serve. `registry` and `ledger`
-# are also parts of log origins (`ind.ai/registry`, `<node>/ledger/2026`): a handle must never read as an origin.
+# Names that would pass for the network itself, its roles (RFC 2142) or a path we serve. `registry` and
+# `ledger` are also parts of log origins (`ind.ai/registry`, `<node>/ledger/2026`): a handle must never read
+# as an origin.
 _RESERVED = """
-    abuse account accounts admin administrator agent agents all anonymous api app apps archive assets audit auth
-    authority backup billing bot bots cdn channel channels checkpoint contact daemon dns docs everyone ftp health
-    help hostmaster http https imap ind indai ind-ai info intent intents internal invoice ledger legal localhost
-    log login logout logs mail mailer-daemon marketing mcp memory metrics moderator nobody node nodes noc none
-    noreply no-reply null oauth official owner password pay payment payments policy pop3 postmaster privacy proxy
-    public registry root sales security self settings signup smtp ssl staff status superuser support sysadmin
-    system team tile tls token trust undefined unknown usenet user users uucp verified verify webmaster well-known
-    witness wpad www
+    abuse account accounts admin administrator agent agents all anonymous api app apps archive assets audit
+    auth authority backup billing bot bots cdn channel channels checkpoint contact daemon dns docs everyone
+    ftp health help hostmaster http https imap ind indai ind-ai info intent intents internal invoice ledger
+    legal localhost log login logout logs mail mailer-daemon marketing mcp memory metrics moderator nobody
+    node nodes noc none noreply no-reply null oauth official owner password pay payment payments policy pop3
+    postmaster privacy proxy public registry root sales security self settings signup smtp ssl staff status
+    superuser support sysadmin system team tile tls token trust undefined unknown usenet user users uucp
+    verified verify webmaster well-known witness wpad www
 """
 RESERVED_NAMES: frozenset[str] = frozenset(_RESERVED.split())
 

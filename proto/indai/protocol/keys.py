@@ -1,7 +1,7 @@
 """Ed25519 keys (RFC 8032), signed and verified by libsodium through PyNaCl.
 
-Verifiers disagree on edge cases (small-order points, non-canonical encodings), so exactly one rule is normative
-here: libsodium's. No other module may verify an agent's or a log's Ed25519 signature.
+Verifiers disagree on edge cases (small-order points, non-canonical encodings), so exactly one rule is
+normative here: libsodium's. No other module may verify an agent's or a log's Ed25519 signature.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
+from indai.protocol.errors import InvalidInput, Reason
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
 from nacl.exceptions import CryptoError
 from nacl.utils import random as random_bytes
@@ -34,7 +35,8 @@ class SigningKey:
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SEED_BYTES:
-            raise ValueError(f"an Ed25519 seed has {SEED_BYTES} bytes, not {len(seed)}")
+            message = f"An Ed25519 seed has {SEED_BYTES} bytes, not {len(seed)}."
+            raise InvalidInput(Reason.INVALID_ARGUMENT, message)
         self.public_key: bytes
         self.public_key, self._secret = crypto_sign_seed_keypair(seed)
         self.key_id = key_id(self.public_key)

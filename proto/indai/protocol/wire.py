@@ -1,9 +1,10 @@
 """Strict protobuf parsing: what a parser would forgive is refused before it is parsed.
 
-A protobuf parser keeps unknown fields, lets the last of two values win, and skips what it does not understand, so
-two readers of the same signed bytes can see different messages. This scan walks the raw bytes beside the
-descriptor (protobuf.dev, "Encoding") and accepts only what has one reading. It runs on every message: the table of
-each message type is built once, and the loop does no more than one dictionary look-up for a field.
+A protobuf parser keeps unknown fields, lets the last of two values win, and skips what it does not
+understand, so two readers of the same signed bytes can see different messages. This scan walks the raw
+bytes beside the descriptor (protobuf.dev, "Encoding") and accepts only what has one reading. It runs on
+every message: the table of each message type is built once, and the loop does no more than one dictionary
+look-up for a field.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _Entry(NamedTuple):
 
 
 class _Table:
-    """The tags one message type accepts. A table is registered before it is filled: types may be recursive."""
+    """The tags one message type accepts. Registered before it is filled, since types may be recursive."""
 
     __slots__ = ("entries", "name", "numbers")
 
@@ -67,7 +68,7 @@ _tables: dict[Any, _Table] = {}
 
 
 def strict_parse(message_class: type[M], data: bytes, *, limit: int = MAX_MESSAGE) -> M:
-    """Parse `data`; raises ProtocolError: TOO_LARGE over `limit` bytes, MALFORMED if it has no single reading."""
+    """Parse `data`; raises ProtocolError: TOO_LARGE over `limit` bytes, MALFORMED without a single reading."""
     if len(data) > limit:
         message = f"A {message_class.DESCRIPTOR.name} of {len(data)} bytes is over the limit of {limit}."
         raise ProtocolError(Reason.TOO_LARGE, message, rule="ENV-01")
