@@ -24,13 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/peer.proto\x12\x08indai.v1\"#\n\x0e\x44\x65liverRequest\x12\x11\n\tenvelopes\x18\x01 \x03(\x0c\";\n\x0f\x44\x65liverResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.indai.v1.DeliverResult\"G\n\rDeliverResult\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.indai.v1.DeliverError\x12\x0f\n\x07replies\x18\x02 \x03(\x0c\"/\n\x0c\x44\x65liverError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t2M\n\x0bPeerService\x12>\n\x07\x44\x65liver\x12\x18.indai.v1.DeliverRequest\x1a\x19.indai.v1.DeliverResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/peer.proto\x12\x08indai.v1\"#\n\x0e\x44\x65liverRequest\x12\x11\n\tenvelopes\x18\x01 \x03(\x0c\";\n\x0f\x44\x65liverResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.indai.v1.DeliverResult\"G\n\rDeliverResult\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.indai.v1.DeliverError\x12\x0f\n\x07replies\x18\x02 \x03(\x0c\"/\n\x0c\x44\x65liverError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t2R\n\x0bPeerService\x12\x43\n\x07\x44\x65liver\x12\x18.indai.v1.DeliverRequest\x1a\x19.indai.v1.DeliverResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'indai.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_PEERSERVICE'].methods_by_name['Deliver']._loaded_options = None
+  _globals['_PEERSERVICE'].methods_by_name['Deliver']._serialized_options = b'\220\002\002'
   _globals['_DELIVERREQUEST']._serialized_start=33
   _globals['_DELIVERREQUEST']._serialized_end=68
   _globals['_DELIVERRESPONSE']._serialized_start=70
@@ -40,5 +42,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELIVERERROR']._serialized_start=204
   _globals['_DELIVERERROR']._serialized_end=251
   _globals['_PEERSERVICE']._serialized_start=253
-  _globals['_PEERSERVICE']._serialized_end=330
+  _globals['_PEERSERVICE']._serialized_end=335
 # @@protoc_insertion_point(module_scope)
