@@ -1,0 +1,148 @@
+"""Connections to Postgres: whose rights they have, how long they may take, and what their failures mean.
+
+Every session works as the role `indai_app`, whoever logged in: a superuser's URL gets no more than the
+application needs, and row-level security holds for it too. Migrations alone use the administrator's URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import asyncpg
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
+from indai.storage.embedded import APP, ServerInfo
+
+_STATEMENT_TIMEOUT_MS = 15_000
+_LOCK_TIMEOUT_MS = 5_000
+_IDLE_IN_TRANSACTION_MS = 30_000
+_ACQUIRE_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrls:
+    """The application's URL and the one that owns the tables; they may be the same. Both hold passwords."""
+
+    app: str = field(repr=False)
+    admin: str = field(repr=False)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> DatabaseUrls | None:
+        """`INDAI_DATABASE_URL`, and `INDAI_DATABASE_ADMIN_URL` where migrations need another role; None
+        without.
+        """
+        app = environment.get("INDAI_DATABASE_URL")
+        return cls(app, environment.get("INDAI_DATABASE_ADMIN_URL") or app) if app else None
+
+    @classmethod
+    def from_server(cls, server: ServerInfo) -> DatabaseUrls:
+        """Those of an embedded server."""
+        return cls(server.dsn, server.admin_dsn)
+
+
+async def open_pool(
+    url: str, *, min_size: int = 1, max_size: int = 10, statement_timeout_ms: int = _STATEMENT_TIMEOUT_MS
+) -> asyncpg.Pool:
+    """A pool whose sessions are `indai_app`. Raises Unavailable (DATABASE_UNAVAILABLE) or InvalidInput (a
+    bad URL).
+    """
+    with translate_errors():
+        return await asyncpg.create_pool(
+            url,
+            min_size=min_size,
+            max_size=max_size,
+            timeout=_ACQUIRE_TIMEOUT_S,
+            server_settings={
+                "application_name": "indai",
+                "role": APP,
+                "statement_timeout": str(statement_timeout_ms),
+                "lock_timeout": str(_LOCK_TIMEOUT_MS),
+                "idle_in_transaction_session_timeout": str(_IDLE_IN_TRANSACTION_MS),
+            },
+        )
+
+
+@asynccontextmanager
+async def transaction(pool: asyncpg.Pool, owners: Sequence[str] = ()) -> AsyncIterator[asyncpg.Connection]:
+    """One transaction that sees the rows of `owners` (handles) in tables with row-level security.
+
+    Leaving the block commits. A failure *there* (DATABASE_UNAVAILABLE) leaves the outcome unknown: look up
+    what was written by its id before trying again.
+    """
+    with translate_errors():
+        async with pool.acquire(timeout=_ACQUIRE_TIMEOUT_S) as connection, connection.transaction():
+            if owners:
+                # Local to the transaction, so a pooled connection never carries one owner's rights to the
+                # next.
+                await connection.execute("SELECT set_config('indai.owners', $1, true)", ",".join(owners))
+            yield connection
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Turn the driver's failures into ours; the only place that does.
+
+    Two kinds pass as they are, because they are answers and the caller knows what they mean: violated
+    constraints (class 23) and the errors our own SQL functions raise (classes IN and TL).
+    """
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        if (error.sqlstate or "")[:2] in ("23", "IN", "TL"):
+            raise
+        raise _translate_state(error) from error
+    except asyncpg.ClientConfigurationError as error:
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            "The database URL cannot be understood.",
+            hint="Write it as postgresql://user:password@host:port/database.",
+        ) from error
+    except (
+        OSError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+    ) as error:  # TimeoutError is an OSError
+        raise _unavailable("The database cannot be reached.") from error
+
+
+def _translate_state(error: asyncpg.PostgresError) -> IndaiError:
+    """By SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html."""
+    match error:
+        case asyncpg.DiskFullError():
+            return Unavailable(
+                Reason.STORAGE_FULL,
+                "The database's disk is full.",
+                hint="Free some space; nothing was half done.",
+            )
+        case asyncpg.ReadOnlySQLTransactionError():
+            return _unavailable(
+                "The database is read-only.", "Connect to the primary server, not to a standby."
+            )
+        case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
+            return Unavailable(
+                Reason.DEADLINE_EXCEEDED,
+                "The database took too long.",
+                hint="Try again; nothing was changed.",
+            )
+        case asyncpg.TransactionRollbackError():
+            return _unavailable("The database gave up one of two conflicting transactions.", "Try again.")
+        case asyncpg.InvalidAuthorizationSpecificationError() | asyncpg.InvalidCatalogNameError():
+            return _unavailable(
+                "The database refused the login.", "Check user, password and name in the URL."
+            )
+        case asyncpg.PostgresConnectionError() | asyncpg.OperatorInterventionError():
+            return _unavailable("The connection to the database was lost.")
+        case asyncpg.InsufficientResourcesError():
+            return _unavailable("The database is out of memory or connections.")
+    return IndaiError(
+        Reason.INTERNAL,
+        f"The database answered with an unexpected error ({error.sqlstate}).",
+        hint="See the program's log.",
+    )
+
+
+def _unavailable(
+    message: str, hint: str = "Check that Postgres runs; the call may be repeated."
+) -> Unavailable:
+    return Unavailable(Reason.DATABASE_UNAVAILABLE, message, hint=hint)

@@ -1,0 +1,105 @@
+"""A real Postgres for the tests: one server for the run, a fresh migrated database for each test that
+asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pkgutil
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import indai
+import pytest
+from indai.storage.embedded import EmbeddedPostgres, ServerInfo
+from indai.storage.migrations import Schema, migrate
+from indai.storage.pool import open_pool
+
+_TEMPLATE = "migrated"
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A migrated database of a test's own; `pool` works as the application's role."""
+
+    dsn: str = field(repr=False)
+    admin_dsn: str = field(repr=False)
+    pool: asyncpg.Pool
+
+
+def every_schema() -> list[Schema]:
+    """One for each `indai` package that carries migrations."""
+    found = []
+    for module in pkgutil.iter_modules(indai.__path__, "indai."):
+        spec = find_spec(module.name)
+        if spec is not None and spec.origin and (Path(spec.origin).parent / "migrations").is_dir():
+            found.append(Schema(module.name.removeprefix("indai."), module.name))
+    # The log comes first: what builds on it calls its functions.
+    return sorted(found, key=lambda schema: (schema.name != "tlog", schema.name))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[ServerInfo]:
+    """One embedded server for the whole run; it is removed at the end."""
+    home = Path(tempfile.mkdtemp(prefix="indai-tests-"))
+    home.chmod(0o711)
+    server = EmbeddedPostgres(home / "postgres")
+    info = asyncio.run(server.start())
+    yield info
+    asyncio.run(server.destroy())
+    shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: ServerInfo) -> str:
+    """The name of a database that has every schema and no rows; tests get copies of it."""
+    asyncio.run(_make_template(postgres_server))
+    return _TEMPLATE
+
+
+async def _make_template(server: ServerInfo) -> None:
+    await _administer(server, f"CREATE DATABASE {_TEMPLATE}")
+    await migrate(server.url(server.admin_user, server.admin_password, _TEMPLATE), every_schema())
+
+
+async def _administer(server: ServerInfo, statement: str) -> None:
+    connection = await asyncpg.connect(server.admin_dsn)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+async def make_database(
+    postgres_server: ServerInfo, migrated_template: str
+) -> AsyncIterator[Callable[[], Awaitable[Database]]]:
+    """A function that makes another database, for tests of two nodes or of restores."""
+    made: list[tuple[str, Database]] = []
+
+    async def make() -> Database:
+        name = f"test_{next(_numbers)}"
+        await _administer(postgres_server, f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
+        dsn = postgres_server.url(postgres_server.user, postgres_server.password, name)
+        admin_dsn = postgres_server.url(postgres_server.admin_user, postgres_server.admin_password, name)
+        database = Database(dsn, admin_dsn, await open_pool(dsn, max_size=5))
+        made.append((name, database))
+        return database
+
+    yield make
+    for name, database in made:
+        database.pool.terminate()
+        await _administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def database(make_database: Callable[[], Awaitable[Database]]) -> Database:
+    """A fresh migrated database with an open pool, gone after the test."""
+    return await make_database()
