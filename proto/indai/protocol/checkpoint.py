@@ -103,6 +103,4 @@ def read_checkpoint(raw: bytes) -> Checkpoint:
 
 
 def _bad(why: str) -> ProtocolError:
-    return ProtocolError(
-        Reason.BAD_CHECKPOINT, f"This is not the checkpoint asked for: {why}.", rule="LOG-04"
-    )
+    return ProtocolError(Reason.BAD_CHECKPOINT, f"This is not a usable checkpoint: {why}.", rule="LOG-04")

@@ -49,7 +49,7 @@ class CompactRange:
         return tuple(self._edge)
 
     def append(self, leaf: bytes) -> list[tuple[int, int, bytes]]:
-        """Add a leaf hash; returns the subtrees it completed, as (level, index, hash), the leaf itself first."""
+        """Add a leaf hash; returns the subtrees it completed, as (level, index, hash), leaf first."""
         completed = [(0, self.size, leaf)]
         level, rest, hashed = 0, self.size, leaf
         while rest & 1:
@@ -135,7 +135,7 @@ def consistency_proof_from(reader: Reader, old: int, new: int) -> list[bytes]:
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> None:
-    """Check that `leaf` (its hash) is number `index` of the tree (RFC 9162 section 2.1.3.2); raises BAD_PROOF."""
+    """Check that leaf hash `leaf` is number `index` of the tree (RFC 9162, 2.1.3.2); raises BAD_PROOF."""
     if not 0 <= index < size or size >= MAX_SIZE:
         raise _bad(f"There is no leaf {index} in a tree of size {size}", "LOG-01")
     node, last, hashed = index, size - 1, leaf

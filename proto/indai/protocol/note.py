@@ -84,7 +84,7 @@ class NoteSignature:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSignature:
-    """A signature that verified; `time` is the cosigner's, in seconds since the epoch, None for a plain one."""
+    """A signature that verified; `time` is the cosigner's, in seconds since the epoch, if it has one."""
 
     verifier: Verifier
     time: int | None

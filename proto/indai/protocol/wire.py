@@ -68,7 +68,7 @@ _tables: dict[Any, _Table] = {}
 
 
 def strict_parse(message_class: type[M], data: bytes, *, limit: int = MAX_MESSAGE) -> M:
-    """Parse `data`; raises ProtocolError: TOO_LARGE over `limit` bytes, MALFORMED without a single reading."""
+    """Parse `data`; raises ProtocolError: TOO_LARGE over `limit` bytes, MALFORMED if it is ambiguous."""
     if len(data) > limit:
         message = f"A {message_class.DESCRIPTOR.name} of {len(data)} bytes is over the limit of {limit}."
         raise ProtocolError(Reason.TOO_LARGE, message, rule="ENV-01")
