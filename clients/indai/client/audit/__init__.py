@@ -1,0 +1,1 @@
+"""The offline auditor: judges exports of nodes and of the registry, trusting none of them."""

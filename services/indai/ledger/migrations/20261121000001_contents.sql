@@ -1,0 +1,67 @@
+-- What the leaves of a commitment ledger commit to. The tree itself is in schema tlog; a leaf is a
+-- blinded hash, and
+-- the row here is what opens it. Deleting a row erases the content and leaves the tree valid.
+
+-- migrate:up
+CREATE TABLE contents (
+  log text NOT NULL,
+  owner text NOT NULL,
+  -- Of the message a leaf is about: with owner and kind it makes recording idempotent.
+  mid bytea NOT NULL CHECK (octet_length(mid) = 32),
+  kind smallint NOT NULL,
+  -- Serialised Envelope. Commitments carry their signatures, decisions and policy versions none.
+  envelope bytea NOT NULL,
+  -- Key of the HMAC in the leaf. Whoever has it and the envelope can show that the leaf stands for it.
+  opening bytea NOT NULL CHECK (octet_length(opening) = 32),
+  PRIMARY KEY (owner, log, mid, kind)
+);
+
+GRANT SELECT, INSERT ON contents TO indai_app;
+ALTER TABLE contents ENABLE ROW LEVEL SECURITY;
+ALTER TABLE contents FORCE ROW LEVEL SECURITY;
+CREATE POLICY owners ON contents
+  USING (owner = ANY (string_to_array(current_setting('indai.owners', true), ',')));
+-- The operator's export of the whole node reads everybody's, and writes nothing. No handle is called `*`.
+CREATE POLICY whole_node ON contents FOR SELECT
+  USING (current_setting('indai.owners', true) = '*');
+
+-- Records entries in a ledger: the last statement of the caller's own transaction, since it ends with
+-- the lock on
+-- the log's head. All arrays have one element for each entry; p_times are the times in the leaves.
+--   p_expected_size  NULL, or the size the log must have now (the caller has predicted its indexes from it)
+-- An entry that is there already (same owner, mid and kind) keeps its first opening and gets its index
+-- again.
+-- Raises IN001 if one is there with another envelope; else what tlog.append raises.
+CREATE FUNCTION record(
+  p_log text, p_epoch bigint, p_expected_size bigint, p_owners text[], p_mids bytea[], p_kinds smallint[],
+  p_envelopes bytea[], p_openings bytea[], p_leaves bytea[], p_times timestamptz[]
+) RETURNS TABLE (ord integer, idx bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  -- In the order of the key, so that two batches with common entries wait for each other and never both
+  -- ways.
+  INSERT INTO ledger.contents (log, owner, mid, kind, envelope, opening)
+  SELECT p_log, entry.owner, entry.mid, entry.kind, entry.envelope, entry.opening
+  FROM unnest(p_owners, p_mids, p_kinds, p_envelopes, p_openings) AS entry (owner, mid, kind, envelope,
+  opening) ORDER BY entry.owner, entry.mid, entry.kind
+  ON CONFLICT DO NOTHING;
+
+  IF EXISTS (
+    SELECT FROM unnest(p_owners, p_mids, p_kinds, p_envelopes) AS entry (owner, mid, kind, envelope)
+    JOIN ledger.contents AS stored
+      ON stored.log = p_log AND stored.owner = entry.owner AND stored.mid = entry.mid AND stored.kind =
+      entry.kind
+    WHERE stored.envelope <> entry.envelope
+  ) THEN
+    RAISE EXCEPTION 'an entry of this owner, mid and kind is recorded with another envelope' USING
+    ERRCODE = 'IN001';
+  END IF;
+
+  RETURN QUERY SELECT appended.ord, appended.idx
+  FROM tlog.append(p_log, p_epoch, p_expected_size, p_owners, p_mids, p_kinds, p_leaves, p_times) AS
+  appended;
+END
+$$;
+GRANT EXECUTE ON FUNCTION record TO indai_app;
+
+-- migrate:down
