@@ -1,0 +1,30 @@
+"""The owner's calendar: real iCalendar files, read as busy times and written as meetings.
+
+Values are milliseconds since the epoch; intervals are half-open, `[start_ms, end_ms)`. Everything but
+`file` is pure: no clock, no file, no event loop.
+"""
+
+from __future__ import annotations
+
+from indai.node.calendar.busy import Calendar, CalendarEvent, read_busy
+from indai.node.calendar.file import CalendarFile
+from indai.node.calendar.meeting import MeetingEvent
+from indai.node.calendar.period import Period, fit_period, parse_period
+from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, merge, subtract
+
+__all__ = [
+    "Calendar",
+    "CalendarEvent",
+    "CalendarFile",
+    "Interval",
+    "MeetingEvent",
+    "Period",
+    "candidate_windows",
+    "fit_period",
+    "free_slots",
+    "intersect",
+    "merge",
+    "parse_period",
+    "read_busy",
+    "subtract",
+]

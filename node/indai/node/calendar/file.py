@@ -1,0 +1,329 @@
+"""The owner's calendar file: read when it changed, written one event at a time, never half.
+
+The file belongs to its owner, whose own programs edit it too. So:
+- a query reads the file again whenever its (mtime, ctime, size, inode) differ from those of the copy in
+  memory;
+- a write puts our VEVENT before the last END:VCALENDAR, or in the place of its former version, and keeps
+  every other byte; the new file is written aside, synced, and renamed over the old one (the commit point),
+  with its mode and owner;
+- before the rename the file is looked at once more: if somebody else saved it meanwhile, the write starts
+  again from their version. Other nodes of ours are kept out by a lock on the file itself. Programs that
+  take no lock and save between that look and the rename (microseconds) can't be seen by anyone.
+
+All work runs in a thread: parsing a full calendar takes longer than an event loop may stand still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import tempfile
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from indai.node.calendar.busy import Calendar, CalendarEvent, Span, read_calendar
+from indai.node.calendar.content import MAX_BYTES
+from indai.node.calendar.meeting import MeetingEvent, empty_calendar
+from indai.node.calendar.slots import Interval
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
+
+_MAX_TRIES = 8
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+# What tells one version of the file from another: mtime and ctime in ns, size, inode.
+Signature = tuple[int, int, int, int]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Bytes `[start, end)` of the file that give way to `text`: nothing for a removal, else `event`."""
+
+    uid: str
+    start: int
+    end: int
+    text: bytes = b""
+    event: MeetingEvent | None = None
+
+
+class CalendarFile:
+    """One owner's calendar. Times are ms since the epoch; `owner_zone` is that of floating and all-day
+    events.
+
+    Every method may raise InvalidInput (INVALID_CALENDAR, TOO_LARGE) for a file that cannot be read or
+    written, with its path, and Unavailable (STORAGE_FULL). A missing file is an empty calendar; the first
+    write creates it.
+    """
+
+    def __init__(self, path: Path, owner_zone: ZoneInfo) -> None:
+        self._path = path
+        self._zone = owner_zone
+        # Guards `_calendar` and `_signature`: calls run in threads, and a parse in progress must not be
+        # doubled.
+        self._mutex = threading.Lock()
+        self._calendar: Calendar | None = None
+        self._signature: Signature | None = None
+
+    async def busy(self, start_ms: int, end_ms: int) -> list[Interval]:
+        """Busy time within `[start_ms, end_ms)`, merged, sorted and cut to it."""
+        return await asyncio.to_thread(self._query, lambda calendar: calendar.busy(start_ms, end_ms))
+
+    async def events(self, start_ms: int, end_ms: int) -> list[CalendarEvent]:
+        """Occurrences that touch `[start_ms, end_ms)`, in order of time, free ones too."""
+        return await asyncio.to_thread(self._query, lambda calendar: calendar.events(start_ms, end_ms))
+
+    async def put(self, event: MeetingEvent) -> bool:
+        """Write a meeting; see `put_many`. True when the file changed."""
+        return await self.put_many([event]) == 1
+
+    async def put_many(self, events: Sequence[MeetingEvent]) -> int:
+        """Write several meetings in one rename; returns how many changed the file.
+
+        Idempotent: a uid that stands in the file with the same or a higher SEQUENCE is left as it is, also
+        when the owner has edited it since. On return the file is durable.
+        """
+        return await asyncio.to_thread(self._edit, lambda calendar, end: _writes(calendar, events, end))
+
+    async def remove(self, uid: str) -> bool:
+        """Take a meeting out of the file; False when it was not there (also a success: it is gone)."""
+        return await asyncio.to_thread(self._edit, lambda calendar, _: _removals(calendar, uid)) > 0
+
+    def _query(self, ask: Callable[[Calendar], T]) -> T:
+        with self._mutex, _as_errors(self._path, "read"):
+            try:
+                if self._calendar is None or self._signature != _signature(os.stat(self._path)):
+                    self._load()
+            except FileNotFoundError:
+                return ask(Calendar(self._zone))
+            assert self._calendar is not None  # noqa: S101 - narrowed for the type checker: `_load` set it
+            return ask(self._calendar)
+
+    def _load(self) -> tuple[Calendar, bytes, os.stat_result]:
+        """Read the file; parse it unless the copy in memory is of these very bytes."""
+        data, status = _read_stable(self._path)
+        if self._calendar is None or self._signature != _signature(status):
+            self._signature = None
+            self._calendar = read_calendar(data, self._zone)
+            self._signature = _signature(status)
+        return self._calendar, data, status
+
+    def _edit(self, plan: Callable[[Calendar, bytes], list[Splice]]) -> int:
+        with self._mutex, _as_errors(self._path, "written"):
+            # A link stays a link: what it points at is replaced.
+            path = Path(os.path.realpath(self._path))
+            _create_missing(path)
+            for _ in range(_MAX_TRIES):
+                with _locked(path):
+                    calendar, data, status = self._load()
+                    splices = plan(calendar, _line_end(data))
+                    if not splices:
+                        return 0
+                    written = _replace(path, _spliced(data, splices), status)
+                if written is not None:
+                    _apply(calendar, splices)
+                    self._signature = written
+                    return len({splice.uid for splice in splices})
+            raise Unavailable(
+                Reason.UNREACHABLE,
+                f"The calendar {self._path} is being changed all the time by another program.",
+                hint="Try again in a moment.",
+            )
+
+
+# Planning: which bytes give way to which
+
+
+def _writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes) -> list[Splice]:
+    newest: dict[str, MeetingEvent] = {}
+    for event in events:
+        if event.uid not in newest or newest[event.uid].sequence <= event.sequence:
+            newest[event.uid] = event
+    splices: list[Splice] = []
+    for event in newest.values():
+        spans = calendar.spans.get(event.uid, [])
+        if any(span.sequence >= event.sequence for span in spans):
+            continue
+        text = event.to_ical().replace(b"\r\n", line_end)
+        first, *rest = spans or [Span(calendar.insert_at, calendar.insert_at, 0)]
+        splices.append(Splice(event.uid, first.start, first.end, text, event))
+        splices.extend(Splice(event.uid, span.start, span.end) for span in rest)
+    return sorted(splices, key=lambda splice: splice.start)
+
+
+def _removals(calendar: Calendar, uid: str) -> list[Splice]:
+    return [Splice(uid, span.start, span.end) for span in calendar.spans.get(uid, [])]
+
+
+def _spliced(data: bytes, splices: Sequence[Splice]) -> bytes:
+    parts: list[bytes] = []
+    position = 0
+    for splice in splices:
+        parts += [data[position : splice.start], splice.text]
+        position = splice.end
+    whole = b"".join([*parts, data[position:]])
+    if len(whole) > MAX_BYTES:
+        raise InvalidInput(
+            Reason.TOO_LARGE,
+            f"With this meeting the calendar would exceed {MAX_BYTES // 2**20} MiB.",
+            hint="Move old events to another calendar file.",
+        )
+    return whole
+
+
+def _apply(calendar: Calendar, splices: Sequence[Splice]) -> None:
+    """Bring the copy in memory to the state of the file just written, without reading it again."""
+    ends = [splice.end for splice in splices]
+    shifts = list(accumulate((len(s.text) - (s.end - s.start) for s in splices), initial=0))
+    changed = {splice.uid for splice in splices}
+    for uid in changed:
+        for table in (calendar.singles, calendar.series, calendar.spans):
+            table.pop(uid, None)
+    for uid, spans in calendar.spans.items():
+        calendar.spans[uid] = [_shifted(span, shifts[bisect_right(ends, span.start)]) for span in spans]
+    for index, splice in enumerate(splices):
+        if splice.event is not None:
+            start = splice.start + shifts[index]
+            calendar.spans[splice.uid] = [Span(start, start + len(splice.text), splice.event.sequence)]
+            calendar.singles[splice.uid] = splice.event.occurrence()
+    calendar.insert_at += shifts[-1]
+
+
+def _shifted(span: Span, by: int) -> Span:
+    return Span(span.start + by, span.end + by, span.sequence) if by else span
+
+
+def _line_end(data: bytes) -> bytes:
+    """The line end of the file's first line, so that what we add looks like the rest."""
+    first = (
+        data.splitlines(keepends=True)[0] if len(data) < 4096 else data[:4096].splitlines(keepends=True)[0]
+    )
+    return first[len(first.rstrip(b"\r\n")) :] or b"\r\n"
+
+
+# The file system
+
+
+def _signature(status: os.stat_result) -> Signature:
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def _read_stable(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes with the status they belong to, even while another program writes the file."""
+    for _ in range(_MAX_TRIES):
+        with path.open("rb") as file:
+            before = os.fstat(file.fileno())
+            data = file.read(MAX_BYTES + 1)
+            if _signature(os.fstat(file.fileno())) == _signature(before):
+                return data, before
+    raise Unavailable(
+        Reason.UNREACHABLE, f"The calendar {path} keeps changing while it is read.", hint="Try again."
+    )
+
+
+def _create_missing(path: Path) -> None:
+    if path.exists():
+        return
+    with _temporary(path) as (descriptor, temporary):
+        _write_all(descriptor, empty_calendar())
+        with contextlib.suppress(FileExistsError):
+            # Linking, unlike renaming, can't overwrite a file that appeared meanwhile.
+            os.link(temporary, path)
+    _sync_directory(path.parent)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the file that `path` names now: whoever waited for a file renamed away tries the new
+    one."""
+    while True:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(
+                OSError
+            ):  # file systems without locks still have the look before the rename
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _replace(path: Path, data: bytes, expected: os.stat_result) -> Signature | None:
+    """Put `data` in the place of the file whose status was `expected`; None if it is another file by now."""
+    with _temporary(path) as (descriptor, temporary):
+        os.fchmod(descriptor, stat.S_IMODE(expected.st_mode))
+        with contextlib.suppress(PermissionError):  # only root can give a file away
+            os.fchown(descriptor, expected.st_uid, expected.st_gid)
+        _write_all(descriptor, data)
+        if _signature(os.stat(path)) != _signature(expected):
+            return None
+        os.rename(temporary, path)  # the commit point
+        written = _signature(os.fstat(descriptor))
+    _sync_directory(path.parent)
+    return written
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[int, Path]]:
+    """An open file in the same directory that is gone afterwards, unless it was renamed."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        yield descriptor, Path(name)
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fsync(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _as_errors(path: Path, verb: str) -> Iterator[None]:
+    """Name the file in every error, and let no OSError out."""
+    try:
+        yield
+    except InvalidInput as error:
+        named = f"{path}: {error.message}"
+        raise InvalidInput(error.reason, named, hint=error.hint, fields=error.fields) from error
+    except OSError as error:
+        raise _file_error(path, verb, error) from error
+
+
+def _file_error(path: Path, verb: str, error: OSError) -> IndaiError:
+    if error.errno in _FULL:
+        return Unavailable(
+            Reason.STORAGE_FULL,
+            f"There is no space left to write the calendar {path}.",
+            hint="Free some space.",
+        )
+    reason = (error.strerror or "unknown error").lower()
+    return InvalidInput(
+        Reason.INVALID_CALENDAR,
+        f"The calendar {path} cannot be {verb}: {reason}.",
+        hint="Check the path and its permissions.",
+    )
