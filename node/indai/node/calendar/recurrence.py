@@ -36,7 +36,7 @@ _END_OF_TIME = datetime(MAXYEAR, 1, 1)  # noqa: DTZ001 - local by definition
 _BYDAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)$")
 
 
-class BudgetSpent(Exception):  # noqa: N818 - not an error of the rule's form; the caller words it
+class BudgetSpent(Exception):
     """The rules of one calendar take more steps than a calendar of a person ever would."""
 
 
