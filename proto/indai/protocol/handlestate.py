@@ -1,0 +1,189 @@
+"""Everything a handle is at one point of its history: keys, home node or node record, intents.
+
+Values and their form only; how one state may follow another is in `indai.protocol.operations`. A state read
+from the wire is checked whole, so code that holds a `HandleState` never checks it again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason
+from indai.protocol.handles import Handle
+from indai.protocol.keys import PUBLIC_KEY_BYTES, key_id
+from indai.protocol.note import parse_vkey
+from indai.protocol.quoting import quoted
+from indai.v1 import registry_pb2
+
+MAX_ROTATION_KEYS = 5
+MAX_AGENT_KEYS = 10  # in use; revoked ones stay listed beside them
+MAX_LISTED_KEYS = 50
+MAX_WORDS = 32  # intents of a handle, scopes of a key
+MAX_WORD = 30
+MAX_TIME_MS = 1 << 53  # every integer up to here is exact in JSON too
+MAX_VKEY = 512  # longer than any Ed25519 one
+
+_WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_ADDRESS = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,252})):([0-9]{1,5})")
+_LOOPBACK = ("localhost", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKey:
+    """A key that signs messages; times in ms since the epoch, 0 for "no end" and "not revoked"."""
+
+    public_key: bytes
+    valid_from_ms: int
+    valid_until_ms: int = 0
+    revoked_at_ms: int = 0
+    scopes: tuple[str, ...] = ()
+
+    @property
+    def key_id(self) -> str:
+        """The text id of the key, e.g. `ed25519:...`."""
+        return key_id(self.public_key)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """Where a node is (`host:port`), the hash of its TLS key (empty only on loopback), and its ledger."""
+
+    address: str
+    tls_spki_sha256: bytes
+    ledger_origin: str
+    ledger_vkey: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandleState:
+    """The full state after one operation; rotation keys are raw public keys, highest authority first."""
+
+    rotation_keys: tuple[bytes, ...]
+    agent_keys: tuple[AgentKey, ...] = ()
+    node: str = ""
+    node_record: NodeRecord | None = None
+    intents: tuple[str, ...] = ()
+
+    def agent_key(self, wanted: str) -> AgentKey | None:
+        """The listed agent key with this id, revoked or not."""
+        return next((key for key in self.agent_keys if key.key_id == wanted), None)
+
+    def to_proto(self) -> registry_pb2.HandleState:
+        """The message that carries this state."""
+        record = self.node_record
+        return registry_pb2.HandleState(
+            rotation_keys=[registry_pb2.RotationKey(public_key=key) for key in self.rotation_keys],
+            agent_keys=[_key_to_proto(key) for key in self.agent_keys],
+            node=self.node,
+            node_record=None
+            if record is None
+            else registry_pb2.NodeRecord(
+                address=record.address,
+                tls_spki_sha256=record.tls_spki_sha256,
+                ledger_origin=record.ledger_origin,
+                ledger_vkey=record.ledger_vkey,
+            ),
+            intents=self.intents,
+        )
+
+
+def invalid(why: str, rule: str) -> ProtocolError:
+    """The error for an operation that breaks a rule of handles."""
+    return ProtocolError(Reason.INVALID_OPERATION, f"The operation is not valid: {why}.", rule=rule)
+
+
+def state_from_proto(message: registry_pb2.HandleState, handle: str) -> HandleState:
+    """Read and check the state of `handle`; raises ProtocolError(INVALID_OPERATION)."""
+    rotation = tuple(key.public_key for key in message.rotation_keys)
+    agents = tuple(_key_from_proto(key) for key in message.agent_keys)
+    _check_keys(rotation, agents)
+    if message.node and message.HasField("node_record"):
+        raise invalid("a handle is a node or has a home node, never both", "REG-08")
+    if message.node:
+        _check_node(message.node, handle)
+    record = _record(message.node_record, handle) if message.HasField("node_record") else None
+    intents = _words(message.intents, "intents")
+    return HandleState(rotation, agents, message.node, record, intents)
+
+
+def _key_to_proto(key: AgentKey) -> registry_pb2.AgentKey:
+    return registry_pb2.AgentKey(
+        key_id=key.key_id,
+        public_key=key.public_key,
+        valid_from_ms=key.valid_from_ms,
+        valid_until_ms=key.valid_until_ms,
+        revoked_at_ms=key.revoked_at_ms,
+        scopes=key.scopes,
+    )
+
+
+def _key_from_proto(message: registry_pb2.AgentKey) -> AgentKey:
+    if len(message.public_key) != PUBLIC_KEY_BYTES or message.key_id != key_id(message.public_key):
+        raise invalid(f"the key id {quoted(message.key_id)} is not the id of its key", "REG-04")
+    times = (message.valid_from_ms, message.valid_until_ms, message.revoked_at_ms)
+    if not all(0 <= time <= MAX_TIME_MS for time in times) or 0 < times[1] <= times[0]:
+        raise invalid(f"the times of key {message.key_id} are out of order or range", "REG-04")
+    return AgentKey(message.public_key, *times, scopes=_words(message.scopes, "scopes"))
+
+
+def _check_keys(rotation: tuple[bytes, ...], agents: tuple[AgentKey, ...]) -> None:
+    if not 1 <= len(rotation) <= MAX_ROTATION_KEYS:
+        raise invalid(f"a handle has 1 to {MAX_ROTATION_KEYS} rotation keys, not {len(rotation)}", "REG-04")
+    if any(len(key) != PUBLIC_KEY_BYTES for key in rotation):
+        raise invalid(f"a rotation key has {PUBLIC_KEY_BYTES} bytes", "REG-04")
+    if len(agents) > MAX_LISTED_KEYS:
+        raise invalid(f"more than {MAX_LISTED_KEYS} agent keys are listed", "REG-04")
+    if sum(not key.revoked_at_ms for key in agents) > MAX_AGENT_KEYS:
+        raise invalid(f"more than {MAX_AGENT_KEYS} agent keys are in use", "REG-04")
+    if len({*rotation, *(key.public_key for key in agents)}) != len(rotation) + len(agents):
+        raise invalid("a key is listed twice", "REG-04")
+
+
+def _check_node(node: str, handle: str) -> None:
+    if node == handle:
+        raise invalid("a handle is not its own home node", "REG-08")
+    try:
+        canonical = str(Handle.parse(node))
+    except InvalidInput:
+        canonical = ""
+    if node != canonical:
+        raise invalid(f"the home node {quoted(node)} is not a handle", "REG-08")
+
+
+def _record(message: registry_pb2.NodeRecord, handle: str) -> NodeRecord:
+    address, spki = message.address, message.tls_spki_sha256
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match[2]) < 65_536:
+        raise invalid(f"the node's address {quoted(address)} is not host:port", "REG-08")
+    if len(spki) != 32 and not (spki == b"" and is_loopback(match[1])):
+        raise invalid("a node that is not on loopback gives the SHA-256 of its TLS key", "REG-08")
+    origin = message.ledger_origin
+    if not re.fullmatch(re.escape(handle) + r"/ledger/[0-9]{4}", origin):
+        raise invalid(f"the ledger {quoted(origin)} is not <handle>/ledger/<year>", "REG-08")
+    if _vkey_name(message.ledger_vkey) != origin:
+        raise invalid("the ledger's verifier key is not one for its origin", "REG-08")
+    return NodeRecord(address, spki, origin, message.ledger_vkey)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host part (`[::1]` with its brackets) can only be this machine."""
+    return host in _LOOPBACK or re.fullmatch(r"127(?:\.[0-9]{1,3}){3}", host) is not None
+
+
+def _vkey_name(vkey: str) -> str:
+    try:
+        return parse_vkey(vkey).name if len(vkey) <= MAX_VKEY else ""
+    except InvalidInput:
+        return ""
+
+
+def _words(values: Sequence[str], what: str) -> tuple[str, ...]:
+    words = tuple(values)
+    if len(words) > MAX_WORDS or len(set(words)) != len(words):
+        raise invalid(f"the {what} are more than {MAX_WORDS} or repeat", "REG-04")
+    for word in words:
+        if len(word) > MAX_WORD or not _WORD.fullmatch(word):
+            raise invalid(f"{quoted(word)} among the {what} is not a lower-case word", "REG-04")
+    return words
