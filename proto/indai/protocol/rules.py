@@ -28,6 +28,43 @@ _RULES = (
         _HANDLES,
     ),
     Rule("HND-04", "Reserved names cannot be claimed.", _HANDLES),
+    Rule(
+        "REG-01",
+        "An operation is one canonical handle, type, time, nonce, registry and state, in at most 8 KiB.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-02",
+        "A chain starts with CREATE; every other operation follows exactly the one before it.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-03",
+        "An operation is signed once, by a rotation key of the state before it (CREATE: its own).",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-04",
+        "A handle has 1 to 5 rotation keys and up to 10 agent keys in use, each listed once under its id.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-05",
+        "An agent key never leaves the list or changes, except that it is revoked, once, at that time.",
+        _HANDLES,
+    ),
+    Rule("REG-06", "A REVOKE revokes an agent key, and no other operation does.", _HANDLES),
+    Rule("REG-07", "A TOMBSTONE carries no state, and nothing follows it.", _HANDLES),
+    Rule("REG-08", "A handle is a node with a well-formed record, or has a home node, never both.", _HANDLES),
+    Rule(
+        "REG-09", "An agent key signs while it is listed, valid, unrevoked, and within its scopes.", _HANDLES
+    ),
+    Rule(
+        "REG-10",
+        "A map proof is minimal and leads from the handle's value, or from its absence, to the root.",
+        _HANDLES,
+    ),
+    Rule("REG-11", "A registry leaf is version 1, kind 2, time, map root and operation.", _HANDLES),
     Rule("ENV-01", "An envelope or payload over 64 KiB is refused before it is read.", _ENVELOPE),
     Rule("ENV-02", "Bytes a lenient parser could read in two ways are refused.", _ENVELOPE),
     Rule("ENV-03", "The payload type is one this version knows.", _ENVELOPE),

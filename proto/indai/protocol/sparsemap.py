@@ -167,7 +167,7 @@ class SparseMap:
 
 
 def encode_tile(tile: Tile) -> bytes:
-    """A tile as stored: for each slot 0 (empty), 1 and a subtree's hash, or 2 and a leaf's hash, key, value."""
+    """A tile as stored: for each slot 0 (empty), 1 and a hash, or 2 and a leaf's hash, key and value."""
     parts = bytearray()
     for slot in tile:
         if slot is None:

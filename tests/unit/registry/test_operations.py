@@ -64,9 +64,7 @@ def revoked(state: HandleState, at: int) -> HandleState:
     return replace(state, agent_keys=(replace(first, revoked_at_ms=at), *rest))
 
 
-def edited(
-    envelope: Envelope, edit: Callable[[pb.Operation], object], by: SigningKey = ROOT
-) -> Envelope:
+def edited(envelope: Envelope, edit: Callable[[pb.Operation], object], by: SigningKey = ROOT) -> Envelope:
     """The operation changed and signed again: valid but for the change."""
     operation = pb.Operation.FromString(envelope.payload)
     edit(operation)
@@ -103,8 +101,18 @@ def test_a_chain_read_back_from_its_bytes_is_the_same(chain: Chain) -> None:
 @pytest.mark.rule("REG-02")
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("seq", 2), ("seq", 0), ("prev", b"p" * 32), ("prev", b""), ("subject_id", "ind:" + "a" * 32),
-     ("subject_id", ""), ("handle", "ind.ai/bob"), ("registry", "other/registry"), ("issued_at_ms", NOW - 1), ("type", CREATE)],
+    [
+        ("seq", 2),
+        ("seq", 0),
+        ("prev", b"p" * 32),
+        ("prev", b""),
+        ("subject_id", "ind:" + "a" * 32),
+        ("subject_id", ""),
+        ("handle", "ind.ai/bob"),
+        ("registry", "other/registry"),
+        ("issued_at_ms", NOW - 1),
+        ("type", CREATE),
+    ],
 )
 def test_an_operation_follows_exactly_the_one_before(chain: Chain, field: str, value: object) -> None:
     good = follow(chain, UPDATE, STATE)
@@ -135,8 +143,16 @@ def test_an_empty_chain_is_refused() -> None:
 @pytest.mark.rule("REG-01")
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("handle", "ind.ai/Alice"), ("handle", "alice"), ("nonce", b"short"), ("issued_at_ms", 0), 
-     ("issued_at_ms", -1), ("registry", ""), ("type", 0), ("type", 5)],
+    [
+        ("handle", "ind.ai/Alice"),
+        ("handle", "alice"),
+        ("nonce", b"short"),
+        ("issued_at_ms", 0),
+        ("issued_at_ms", -1),
+        ("registry", ""),
+        ("type", 0),
+        ("type", 5),
+    ],
 )
 def test_a_malformed_operation_is_refused(field: str, value: object) -> None:
     refused(None, edited(create(), lambda op: setattr(op, field, value)), "REG-01")
@@ -188,9 +204,7 @@ def _agent(name: str, **changes: object) -> pb.AgentKey:
     "edit",
     [
         lambda s: s.ClearField("rotation_keys"),
-        lambda s: s.rotation_keys.extend(
-            pb.RotationKey(public_key=bytes([n]) * 32) for n in range(4)
-        ),
+        lambda s: s.rotation_keys.extend(pb.RotationKey(public_key=bytes([n]) * 32) for n in range(4)),
         lambda s: s.rotation_keys.add(public_key=b"short"),
         lambda s: s.rotation_keys.add(public_key=SPARE.public_key),
         lambda s: s.rotation_keys.add(public_key=AGENT.public_key),
@@ -274,7 +288,9 @@ NODE = "ind.ai/node-one"
 RECORD = NodeRecord(
     "127.0.0.1:7400", b"s" * 32, f"{NODE}/ledger/2026", format_vkey(f"{NODE}/ledger/2026", b"k" * 32)
 )
-NODELESS_TLS = pb.NodeRecord(address="node.example:7400", ledger_origin=RECORD.ledger_origin, ledger_vkey=RECORD.ledger_vkey)
+NODELESS_TLS = pb.NodeRecord(
+    address="node.example:7400", ledger_origin=RECORD.ledger_origin, ledger_vkey=RECORD.ledger_vkey
+)
 NODE_STATE = HandleState((ROOT.public_key, SPARE.public_key), node_record=RECORD)
 
 
