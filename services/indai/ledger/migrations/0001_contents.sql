@@ -21,9 +21,6 @@ ALTER TABLE contents ENABLE ROW LEVEL SECURITY;
 ALTER TABLE contents FORCE ROW LEVEL SECURITY;
 CREATE POLICY owners ON contents
   USING (owner = ANY (string_to_array(current_setting('indai.owners', true), ',')));
--- The operator's export of the whole node reads everybody's, and writes nothing. No handle is called `*`.
-CREATE POLICY whole_node ON contents FOR SELECT
-  USING (current_setting('indai.owners', true) = '*');
 
 -- Records entries in a ledger: the last statement of the caller's own transaction, since it ends with
 -- the lock on
