@@ -78,6 +78,10 @@ class Reason(Enum):
     DATABASE_UNAVAILABLE = Status("UNAVAILABLE", 503, 6)
     STORAGE_FULL = Status("RESOURCE_EXHAUSTED", 507, 6)
     DEADLINE_EXCEEDED = Status("DEADLINE_EXCEEDED", 504, 6)
+    # Set-up of a node
+    ADDRESS_IN_USE = Status("UNAVAILABLE", 503, 6)
+    INSECURE = Status("FAILED_PRECONDITION", 400, 4)
+    NODE_KEY = Status("FAILED_PRECONDITION", 500, 4)
     INTERNAL = Status("INTERNAL", 500, 1)
 
     # Two reasons may share one status; without this, Enum would make them aliases of each other.

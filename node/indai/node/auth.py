@@ -1,0 +1,96 @@
+"""Bearer tokens: who calls an owner's or the operator's service (RFC 6750, in call metadata).
+
+A token is `indai_` and 32 random bytes in base64url. Only its SHA-256 is kept, so a stolen database opens
+nothing; a plain hash is enough because the token has 256 bits of entropy. Hashes are compared in constant
+time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from indai.protocol.errors import Reason, Refused
+
+_SHAPE: Final = re.compile(r"[Bb]earer (indai_[A-Za-z0-9_-]{43})")
+_HINT: Final = "pass the token that was shown when the agent or the node was created"
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A fresh token: `text` is shown once and never stored, `sha256` (32 bytes) is stored."""
+
+    text: str = field(repr=False)
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls: an owner by their handle, or the operator."""
+
+    owner: str = ""
+    operator: bool = False
+
+
+Authenticate = Callable[[Any], Awaitable[Caller]]
+"""Takes the call's context, gives the caller or raises Refused(UNAUTHENTICATED)."""
+
+
+def new_token() -> NewToken:
+    """A token with 256 random bits."""
+    text = "indai_" + base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
+    return NewToken(text, token_sha256(text))
+
+
+def token_sha256(text: str) -> bytes:
+    """What is stored of a token."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def owners(find: Callable[[bytes], Awaitable[str | None]]) -> Authenticate:
+    """Admits owners: `find` gives the handle for a token's SHA-256, or None."""
+
+    async def authenticate(context: Any) -> Caller:
+        handle = await find(_presented(context))
+        if not handle:
+            raise _unknown()
+        return Caller(owner=handle)
+
+    return authenticate
+
+
+def operator(expected_sha256: bytes) -> Authenticate:
+    """Admits the operator, whose token has this SHA-256."""
+
+    async def authenticate(context: Any) -> Caller:
+        if not hmac.compare_digest(_presented(context), expected_sha256):
+            raise _unknown()
+        return Caller(operator=True)
+
+    return authenticate
+
+
+def caller(context: Any) -> Caller:
+    """The authenticated caller. Raises Refused when the service was registered without authentication."""
+    found = getattr(context, "caller", None)
+    if not isinstance(found, Caller):
+        raise Refused(Reason.UNAUTHENTICATED, "This call carries no proof of who makes it.", hint=_HINT)
+    return found
+
+
+def _presented(context: Any) -> bytes:
+    values = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
+    match = _SHAPE.fullmatch(values[0]) if len(values) == 1 and isinstance(values[0], str) else None
+    if match is None:
+        raise Refused(Reason.UNAUTHENTICATED, "This call needs a token.", hint=_HINT)
+    return token_sha256(match[1])
+
+
+def _unknown() -> Refused:
+    return Refused(Reason.UNAUTHENTICATED, "The token is not known here.", hint=_HINT)
