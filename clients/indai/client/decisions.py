@@ -1,0 +1,277 @@
+"""Take a policy decision, or take a recorded one again: Cedar's answers combined into permit, refuse or ask.
+
+The service that decides and the auditor who replays call the same function with the same four texts (layers,
+schema, request, entities), so a recorded decision follows from its record or it does not. Language and
+engine: Cedar (https://docs.cedarpolicy.com), through `cedarpy`. The engine is imported on first use: who only
+looks a handle up does not need it, and `engine_version` says whether it is there.
+
+The three values, for each layer:
+
+    invalid request, any evaluation error, unknown obligation  -> refuse
+    a GRANT forbid                                             -> refuse
+    an ASK permit                                              -> ask
+    a GRANT permit                                             -> permit, with obligations
+    none of these                                              -> the layer's own default
+
+Layers are combined by the most restrictive: refuse over ask over permit; no layer at all refuses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from indai.protocol.errors import InvalidInput, Reason, Unavailable
+
+if TYPE_CHECKING:
+    import cedarpy
+
+_POSITIONAL_ID = re.compile(r"\bpolicy(\d+)\b")
+_BUFFER = re.compile(r"([1-9][0-9]{0,3})m")
+
+
+class Outcome(StrEnum):
+    """What the agent may do: act alone, not at all, or only after its owner said yes."""
+
+    PERMIT = "permit"
+    REFUSE = "refuse"
+    ASK = "ask"
+
+
+_RESTRICTIVENESS = {Outcome.PERMIT: 0, Outcome.ASK: 1, Outcome.REFUSE: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One authority's rules as Cedar text.
+
+    Every policy carries `@id("<layer>/<rule>")`, unique over all layers; every other annotation is an
+    obligation.
+    `grant` holds permits and forbids, `ask` permits only. `unmatched` is REFUSE or ASK.
+    """
+
+    name: str
+    grant: str
+    ask: str
+    unmatched: Outcome = Outcome.REFUSE
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The answer to one request.
+
+    `rules`: ids `<layer>/<rule>` that made it, in the order they are written; empty for a default or an
+    error. `obligations`: `<name>:<value>`, to be met if the thing is done (also after the owner's yes); empty
+    if refused. `errors`: why nothing could be evaluated; never empty together with a refusal that no rule and
+    no default made.
+    """
+
+    outcome: Outcome
+    rules: tuple[str, ...] = ()
+    obligations: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def most_restrictive(outcomes: Iterable[Outcome]) -> Outcome:
+    """Refuse over ask over permit; nothing at all is a refusal."""
+    return max(outcomes, key=_RESTRICTIVENESS.__getitem__, default=Outcome.REFUSE)
+
+
+def engine_version() -> str | None:
+    """Engine and version, e.g. `cedarpy 4.12.2`, or None where it is not installed."""
+    try:
+        return f"cedarpy {importlib.metadata.version('cedarpy')}"
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def policy_hash(layers: Sequence[Layer], schema: str, time_zone: str, source: str) -> bytes:
+    """SHA-256, 32 bytes, over everything that a version of a policy consists of, as canonical JSON."""
+    whole = {
+        "layers": [[layer.name, layer.grant, layer.ask, layer.unmatched.value] for layer in layers],
+        "schema": schema,
+        "source": source,
+        "time_zone": time_zone,
+    }
+    return hashlib.sha256(b"ind.ai/policy/v1\n" + canonical_json(whole).encode()).digest()
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no white space: equal values give equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def evaluate(layers: Sequence[Layer], schema: str, request: str, entities: str) -> Evaluation:
+    """Decide one request. A request or entities that make no sense refuse; texts that are no policy raise.
+
+    `request`: JSON object of principal, action, resource and context; `entities`: JSON list, both as Cedar
+    defines. Raises InvalidInput(INVALID_POLICY) if layers or schema do not parse, Unavailable if the engine
+    is not installed.
+    """
+    return evaluate_many(layers, schema, [request], entities)[0]
+
+
+def evaluate_many(
+    layers: Sequence[Layer], schema: str, requests: Sequence[str], entities: str
+) -> list[Evaluation]:
+    """Decide several requests over one set of entities, in order; as `evaluate` for each."""
+    sets = _load(tuple(layers), schema)
+    try:
+        known = _entities(entities, schema)
+    except ValueError as error:
+        return [_failed(f"entities: {error}")] * len(requests)
+    parsed = [_parse_request(request) for request in requests]
+    answers = iter(_engine().is_authorized_batch([p for p in parsed if p], sets.policies, known, sets.schema))
+    return [_judge(sets, next(answers)) if request else _failed("malformed request") for request in parsed]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    layer: str
+    id: str
+    asks: bool
+    forbids: bool
+    obligations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    """All layers as one parsed policy set: one engine call tells which rules of every set are satisfied."""
+
+    layers: tuple[Layer, ...]
+    policies: cedarpy.PolicySet
+    schema: cedarpy.Schema
+    rules: tuple[_Rule, ...]  # by position: Cedar calls the n-th policy of a text `policy<n>`
+
+
+def _engine() -> (
+    Any
+):  # the module itself: imported late so that a client without it can still verify signatures
+    try:
+        import cedarpy  # noqa: PLC0415
+    except ImportError as missing:
+        raise Unavailable(
+            Reason.UNREACHABLE, "the policy engine is not installed", hint="pip install cedarpy"
+        ) from missing
+    return cedarpy
+
+
+@lru_cache(maxsize=512)
+def _load(layers: tuple[Layer, ...], schema: str) -> _Sets:
+    """Parse once and keep: parsing costs ten times what a decision costs."""
+    engine = _engine()
+    try:
+        rules = tuple(rule for layer in layers for rule in _rules_of(engine, layer))
+        # One text in the same order, so that positions in `rules` are the engine's ids.
+        policies = engine.PolicySet.from_str(
+            "\n".join(text for layer in layers for text in (layer.grant, layer.ask))
+        )
+        parsed_schema = engine.Schema.from_str(schema)
+    except ValueError as error:
+        raise InvalidInput(Reason.INVALID_POLICY, f"the compiled policy does not parse: {error}") from None
+    ids = [rule.id for rule in rules]
+    if len(set(ids)) != len(ids) or len(ids) != len(policies):
+        raise InvalidInput(Reason.INVALID_POLICY, "two compiled rules have the same id")
+    return _Sets(layers, policies, parsed_schema, rules)
+
+
+def _rules_of(engine: Any, layer: Layer) -> Iterable[_Rule]:
+    for text, asks in ((layer.grant, False), (layer.ask, True)):
+        parsed = json.loads(engine.policies_to_json_str(text))
+        policies = parsed["staticPolicies"]
+        if parsed["templates"]:
+            raise InvalidInput(Reason.INVALID_POLICY, "a compiled policy has no templates")
+        for position in range(len(policies)):
+            policy = policies[f"policy{position}"]
+            obligations = dict(policy.get("annotations") or {})
+            rule_id = str(obligations.pop("id", ""))
+            forbids = policy["effect"] == "forbid"
+            if not rule_id.startswith(f"{layer.name}/") or (asks and forbids):
+                raise InvalidInput(
+                    Reason.INVALID_POLICY, f"compiled rule {rule_id or position} is not one of its layer"
+                )
+            yield _Rule(layer.name, rule_id, asks, forbids, obligations)
+
+
+@lru_cache(maxsize=4096)
+def _entities(entities: str, schema: str) -> Any:
+    return _engine().Entities.from_json_str(entities, schema)
+
+
+def _parse_request(request: str) -> dict[str, Any] | None:
+    """The request as the engine takes it, or None: a recorded request may have been written by anybody."""
+    try:
+        parsed = json.loads(request)
+        uids = [parsed["principal"], parsed["action"], parsed["resource"]]
+        well_formed = len(parsed) == 4 and isinstance(parsed["context"], dict)
+        names = [name for uid in uids for name in (uid["type"], uid["id"])]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return parsed if well_formed and all(isinstance(name, str) for name in names) else None
+
+
+def _failed(*errors: str) -> Evaluation:
+    return Evaluation(Outcome.REFUSE, errors=tuple(sorted(errors)))
+
+
+def _judge(sets: _Sets, answer: cedarpy.AuthzResult) -> Evaluation:
+    """Combine the engine's one answer over all sets into the three values."""
+    if answer.diagnostics.errors:
+        return _failed(*(_named(sets, error) for error in answer.diagnostics.errors))
+    positions = sorted(int(reason.removeprefix("policy")) for reason in answer.diagnostics.reasons)
+    satisfied = [sets.rules[position] for position in positions]
+    if any(rule.forbids for rule in satisfied):
+        return Evaluation(Outcome.REFUSE, tuple(rule.id for rule in satisfied if rule.forbids))
+    answers = [_layer_answer(layer, satisfied) for layer in sets.layers]
+    outcome = most_restrictive(answered for answered, _ in answers)
+    if outcome is Outcome.REFUSE:
+        return Evaluation(Outcome.REFUSE)
+    try:
+        obligations = _merge(rule.obligations for rule in satisfied)
+    except _UnknownObligation as unknown:
+        return _failed(f"unknown obligation {unknown}")
+    ids = tuple(rule for answered, rules in answers if answered is outcome for rule in rules)
+    return Evaluation(outcome, ids, obligations)
+
+
+def _layer_answer(layer: Layer, satisfied: Sequence[_Rule]) -> tuple[Outcome, tuple[str, ...]]:
+    asking = tuple(rule.id for rule in satisfied if rule.layer == layer.name and rule.asks)
+    granting = tuple(rule.id for rule in satisfied if rule.layer == layer.name and not rule.asks)
+    if asking:
+        return Outcome.ASK, asking
+    if granting:
+        return Outcome.PERMIT, granting
+    return layer.unmatched, ()
+
+
+def _named(sets: _Sets, error: str) -> str:
+    """The engine's message with our rule ids in place of its positional ones."""
+    return _POSITIONAL_ID.sub(
+        lambda m: sets.rules[int(m[1])].id if int(m[1]) < len(sets.rules) else m[0], error
+    )
+
+
+class _UnknownObligation(Exception):
+    """Raised inside this module only."""
+
+
+def _merge(obligations: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """What all satisfied rules demand together: the longest `buffer`, the first `title_prefix`."""
+    merged: dict[str, str] = {}
+    for one in obligations:
+        for name, value in one.items():
+            if name == "buffer" and (minutes := _BUFFER.fullmatch(value)):
+                known = int(merged.get(name, "0m")[:-1])
+                merged[name] = f"{max(known, int(minutes[1]))}m"
+            elif name == "title_prefix" and value:
+                merged.setdefault(name, value)
+            else:
+                raise _UnknownObligation(f"{name}:{value}")
+    return tuple(f"{name}:{merged[name]}" for name in sorted(merged))
