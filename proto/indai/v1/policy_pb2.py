@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15indai/v1/policy.proto\x12\x08indai.v1\"/\n\x10SetPolicyRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0c\n\x04yaml\x18\x02 \x01(\t\"N\n\x11SetPolicyResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.indai.v1.PolicyVersion\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\xba\x01\n\rPolicyVersion\x12\x13\n\x0bpolicy_hash\x18\x01 \x01(\x0c\x12\x13\n\x0bschema_hash\x18\x02 \x01(\x0c\x12\x0c\n\x04yaml\x18\x03 \x01(\t\x12%\n\x06layers\x18\x04 \x03(\x0b\x32\x15.indai.v1.PolicyLayer\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x06 \x01(\t\x12\x11\n\ttime_zone\x18\x07 \x01(\t\x12\x17\n\x0f\x61\x63tivated_at_ms\x18\x08 \x01(\x03\"]\n\x0bPolicyLayer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05grant\x18\x02 \x01(\t\x12\x0b\n\x03\x61sk\x18\x03 \x01(\t\x12$\n\tunmatched\x18\x04 \x01(\x0e\x32\x11.indai.v1.Outcome\"!\n\x10GetPolicyRequest\x12\r\n\x05owner\x18\x01 \x01(\t\"=\n\x11GetPolicyResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.indai.v1.PolicyVersion\"\x8f\x01\n\x05\x46\x61\x63ts\x12#\n\x04meet\x18\x01 \x01(\x0b\x32\x13.indai.v1.MeetFactsH\x00\x12\x0c\n\x04peer\x18\x06 \x01(\t\x12\x10\n\x08verified\x18\x07 \x01(\x08\x12\x0e\n\x06now_ms\x18\x08 \x01(\x03\x12\x0f\n\x07\x63hannel\x18\t \x01(\t\x12\x10\n\x08outgoing\x18\n \x01(\x08\x42\x08\n\x06intentJ\x04\x08\x02\x10\x06\"G\n\tMeetFacts\x12\x10\n\x08start_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x02 \x01(\x03\x12\x18\n\x10\x61lready_that_day\x18\x03 \x01(\r\">\n\rDecideRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x1e\n\x05\x66\x61\x63ts\x18\x02 \x03(\x0b\x32\x0f.indai.v1.Facts\"7\n\x0e\x44\x65\x63ideResponse\x12%\n\tdecisions\x18\x01 \x03(\x0b\x32\x12.indai.v1.Decision\"\xc8\x01\n\x08\x44\x65\x63ision\x12\"\n\x07outcome\x18\x01 \x01(\x0e\x32\x11.indai.v1.Outcome\x12\x13\n\x0bpolicy_hash\x18\x02 \x01(\x0c\x12\x13\n\x0bschema_hash\x18\x03 \x01(\x0c\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x14\n\x0crequest_json\x18\x05 \x01(\t\x12\x15\n\rentities_json\x18\x06 \x01(\t\x12\r\n\x05rules\x18\x07 \x03(\t\x12\x13\n\x0bobligations\x18\x08 \x03(\t\x12\r\n\x05words\x18\t \x01(\t\"\x84\x01\n\x0e\x44\x65\x63isionRecord\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0b\n\x03mid\x18\x02 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x03 \x01(\x03\x12$\n\x08\x64\x65\x63ision\x18\x04 \x01(\x0b\x32\x12.indai.v1.Decision\x12\x19\n\x11\x61pproved_by_owner\x18\x05 \x01(\x08\"K\n\x10PolicyActivation\x12\r\n\x05owner\x18\x01 \x01(\t\x12(\n\x07version\x18\x02 \x01(\x0b\x32\x17.indai.v1.PolicyVersion\"\x96\x01\n\x19ListAllowedWindowsRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12\x18\n\x10\x64uration_minutes\x18\x03 \x01(\r\x12\x10\n\x08start_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x05 \x01(\x03\x12\x0e\n\x06now_ms\x18\x06 \x01(\x03\x12\x10\n\x08verified\x18\x07 \x01(\x08\"F\n\x1aListAllowedWindowsResponse\x12(\n\x07windows\x18\x01 \x03(\x0b\x32\x17.indai.v1.AllowedWindow\"U\n\rAllowedWindow\x12\x10\n\x08start_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x02 \x01(\x03\x12\"\n\x07outcome\x18\x03 \x01(\x0e\x32\x11.indai.v1.Outcome*[\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n\x0eOUTCOME_PERMIT\x10\x01\x12\x12\n\x0eOUTCOME_REFUSE\x10\x02\x12\x0f\n\x0bOUTCOME_ASK\x10\x03\x32\xcd\x02\n\rPolicyService\x12I\n\tSetPolicy\x12\x1a.indai.v1.SetPolicyRequest\x1a\x1b.indai.v1.SetPolicyResponse\"\x03\x90\x02\x02\x12I\n\tGetPolicy\x12\x1a.indai.v1.GetPolicyRequest\x1a\x1b.indai.v1.GetPolicyResponse\"\x03\x90\x02\x01\x12@\n\x06\x44\x65\x63ide\x12\x17.indai.v1.DecideRequest\x1a\x18.indai.v1.DecideResponse\"\x03\x90\x02\x01\x12\x64\n\x12ListAllowedWindows\x12#.indai.v1.ListAllowedWindowsRequest\x1a$.indai.v1.ListAllowedWindowsResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15indai/v1/policy.proto\x12\x08indai.v1\"/\n\x10SetPolicyRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0c\n\x04yaml\x18\x02 \x01(\t\"N\n\x11SetPolicyResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.indai.v1.PolicyVersion\x12\x0f\n\x07\x63hanged\x18\x02 \x01(\x08\"\"\n\x12\x43heckPolicyRequest\x12\x0c\n\x04yaml\x18\x01 \x01(\t\"O\n\x13\x43heckPolicyResponse\x12)\n\x08problems\x18\x01 \x03(\x0b\x32\x17.indai.v1.PolicyProblem\x12\r\n\x05rules\x18\x02 \x03(\t\"3\n\rPolicyProblem\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\xba\x01\n\rPolicyVersion\x12\x13\n\x0bpolicy_hash\x18\x01 \x01(\x0c\x12\x13\n\x0bschema_hash\x18\x02 \x01(\x0c\x12\x0c\n\x04yaml\x18\x03 \x01(\t\x12%\n\x06layers\x18\x04 \x03(\x0b\x32\x15.indai.v1.PolicyLayer\x12\x0e\n\x06schema\x18\x05 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x06 \x01(\t\x12\x11\n\ttime_zone\x18\x07 \x01(\t\x12\x17\n\x0f\x61\x63tivated_at_ms\x18\x08 \x01(\x03\"]\n\x0bPolicyLayer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05grant\x18\x02 \x01(\t\x12\x0b\n\x03\x61sk\x18\x03 \x01(\t\x12$\n\tunmatched\x18\x04 \x01(\x0e\x32\x11.indai.v1.Outcome\"6\n\x10GetPolicyRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x13\n\x0bpolicy_hash\x18\x02 \x01(\x0c\"=\n\x11GetPolicyResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.indai.v1.PolicyVersion\"\x8f\x01\n\x05\x46\x61\x63ts\x12#\n\x04meet\x18\x01 \x01(\x0b\x32\x13.indai.v1.MeetFactsH\x00\x12\x0c\n\x04peer\x18\x06 \x01(\t\x12\x10\n\x08verified\x18\x07 \x01(\x08\x12\x0e\n\x06now_ms\x18\x08 \x01(\x03\x12\x0f\n\x07\x63hannel\x18\t \x01(\t\x12\x10\n\x08outgoing\x18\n \x01(\x08\x42\x08\n\x06intentJ\x04\x08\x02\x10\x06\"G\n\tMeetFacts\x12\x10\n\x08start_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x02 \x01(\x03\x12\x18\n\x10\x61lready_that_day\x18\x03 \x01(\r\">\n\rDecideRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x1e\n\x05\x66\x61\x63ts\x18\x02 \x03(\x0b\x32\x0f.indai.v1.Facts\"7\n\x0e\x44\x65\x63ideResponse\x12%\n\tdecisions\x18\x01 \x03(\x0b\x32\x12.indai.v1.Decision\"\xc8\x01\n\x08\x44\x65\x63ision\x12\"\n\x07outcome\x18\x01 \x01(\x0e\x32\x11.indai.v1.Outcome\x12\x13\n\x0bpolicy_hash\x18\x02 \x01(\x0c\x12\x13\n\x0bschema_hash\x18\x03 \x01(\x0c\x12\x0e\n\x06\x65ngine\x18\x04 \x01(\t\x12\x14\n\x0crequest_json\x18\x05 \x01(\t\x12\x15\n\rentities_json\x18\x06 \x01(\t\x12\r\n\x05rules\x18\x07 \x03(\t\x12\x13\n\x0bobligations\x18\x08 \x03(\t\x12\r\n\x05words\x18\t \x01(\t\"\x84\x01\n\x0e\x44\x65\x63isionRecord\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0b\n\x03mid\x18\x02 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x03 \x01(\x03\x12$\n\x08\x64\x65\x63ision\x18\x04 \x01(\x0b\x32\x12.indai.v1.Decision\x12\x19\n\x11\x61pproved_by_owner\x18\x05 \x01(\x08\"K\n\x10PolicyActivation\x12\r\n\x05owner\x18\x01 \x01(\t\x12(\n\x07version\x18\x02 \x01(\x0b\x32\x17.indai.v1.PolicyVersion\"\xaf\x01\n\x19ListAllowedWindowsRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12\x18\n\x10\x64uration_minutes\x18\x03 \x01(\r\x12\x10\n\x08start_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x05 \x01(\x03\x12\x0e\n\x06now_ms\x18\x06 \x01(\x03\x12\x10\n\x08verified\x18\x07 \x01(\x08\x12\x17\n\x0f\x61greed_start_ms\x18\x08 \x03(\x03\"F\n\x1aListAllowedWindowsResponse\x12(\n\x07windows\x18\x01 \x03(\x0b\x32\x17.indai.v1.AllowedWindow\"U\n\rAllowedWindow\x12\x10\n\x08start_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x02 \x01(\x03\x12\"\n\x07outcome\x18\x03 \x01(\x0e\x32\x11.indai.v1.Outcome*[\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n\x0eOUTCOME_PERMIT\x10\x01\x12\x12\n\x0eOUTCOME_REFUSE\x10\x02\x12\x0f\n\x0bOUTCOME_ASK\x10\x03\x32\x99\x03\n\rPolicyService\x12I\n\tSetPolicy\x12\x1a.indai.v1.SetPolicyRequest\x1a\x1b.indai.v1.SetPolicyResponse\"\x03\x90\x02\x02\x12J\n\x0b\x43heckPolicy\x12\x1c.indai.v1.CheckPolicyRequest\x1a\x1d.indai.v1.CheckPolicyResponse\x12I\n\tGetPolicy\x12\x1a.indai.v1.GetPolicyRequest\x1a\x1b.indai.v1.GetPolicyResponse\"\x03\x90\x02\x01\x12@\n\x06\x44\x65\x63ide\x12\x17.indai.v1.DecideRequest\x1a\x18.indai.v1.DecideResponse\"\x03\x90\x02\x01\x12\x64\n\x12ListAllowedWindows\x12#.indai.v1.ListAllowedWindowsRequest\x1a$.indai.v1.ListAllowedWindowsResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,40 +39,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POLICYSERVICE'].methods_by_name['Decide']._serialized_options = b'\220\002\001'
   _globals['_POLICYSERVICE'].methods_by_name['ListAllowedWindows']._loaded_options = None
   _globals['_POLICYSERVICE'].methods_by_name['ListAllowedWindows']._serialized_options = b'\220\002\001'
-  _globals['_OUTCOME']._serialized_start=1613
-  _globals['_OUTCOME']._serialized_end=1704
+  _globals['_OUTCOME']._serialized_start=1829
+  _globals['_OUTCOME']._serialized_end=1920
   _globals['_SETPOLICYREQUEST']._serialized_start=35
   _globals['_SETPOLICYREQUEST']._serialized_end=82
   _globals['_SETPOLICYRESPONSE']._serialized_start=84
   _globals['_SETPOLICYRESPONSE']._serialized_end=162
-  _globals['_POLICYVERSION']._serialized_start=165
-  _globals['_POLICYVERSION']._serialized_end=351
-  _globals['_POLICYLAYER']._serialized_start=353
-  _globals['_POLICYLAYER']._serialized_end=446
-  _globals['_GETPOLICYREQUEST']._serialized_start=448
-  _globals['_GETPOLICYREQUEST']._serialized_end=481
-  _globals['_GETPOLICYRESPONSE']._serialized_start=483
-  _globals['_GETPOLICYRESPONSE']._serialized_end=544
-  _globals['_FACTS']._serialized_start=547
-  _globals['_FACTS']._serialized_end=690
-  _globals['_MEETFACTS']._serialized_start=692
-  _globals['_MEETFACTS']._serialized_end=763
-  _globals['_DECIDEREQUEST']._serialized_start=765
-  _globals['_DECIDEREQUEST']._serialized_end=827
-  _globals['_DECIDERESPONSE']._serialized_start=829
-  _globals['_DECIDERESPONSE']._serialized_end=884
-  _globals['_DECISION']._serialized_start=887
-  _globals['_DECISION']._serialized_end=1087
-  _globals['_DECISIONRECORD']._serialized_start=1090
-  _globals['_DECISIONRECORD']._serialized_end=1222
-  _globals['_POLICYACTIVATION']._serialized_start=1224
-  _globals['_POLICYACTIVATION']._serialized_end=1299
-  _globals['_LISTALLOWEDWINDOWSREQUEST']._serialized_start=1302
-  _globals['_LISTALLOWEDWINDOWSREQUEST']._serialized_end=1452
-  _globals['_LISTALLOWEDWINDOWSRESPONSE']._serialized_start=1454
-  _globals['_LISTALLOWEDWINDOWSRESPONSE']._serialized_end=1524
-  _globals['_ALLOWEDWINDOW']._serialized_start=1526
-  _globals['_ALLOWEDWINDOW']._serialized_end=1611
-  _globals['_POLICYSERVICE']._serialized_start=1707
-  _globals['_POLICYSERVICE']._serialized_end=2040
+  _globals['_CHECKPOLICYREQUEST']._serialized_start=164
+  _globals['_CHECKPOLICYREQUEST']._serialized_end=198
+  _globals['_CHECKPOLICYRESPONSE']._serialized_start=200
+  _globals['_CHECKPOLICYRESPONSE']._serialized_end=279
+  _globals['_POLICYPROBLEM']._serialized_start=281
+  _globals['_POLICYPROBLEM']._serialized_end=332
+  _globals['_POLICYVERSION']._serialized_start=335
+  _globals['_POLICYVERSION']._serialized_end=521
+  _globals['_POLICYLAYER']._serialized_start=523
+  _globals['_POLICYLAYER']._serialized_end=616
+  _globals['_GETPOLICYREQUEST']._serialized_start=618
+  _globals['_GETPOLICYREQUEST']._serialized_end=672
+  _globals['_GETPOLICYRESPONSE']._serialized_start=674
+  _globals['_GETPOLICYRESPONSE']._serialized_end=735
+  _globals['_FACTS']._serialized_start=738
+  _globals['_FACTS']._serialized_end=881
+  _globals['_MEETFACTS']._serialized_start=883
+  _globals['_MEETFACTS']._serialized_end=954
+  _globals['_DECIDEREQUEST']._serialized_start=956
+  _globals['_DECIDEREQUEST']._serialized_end=1018
+  _globals['_DECIDERESPONSE']._serialized_start=1020
+  _globals['_DECIDERESPONSE']._serialized_end=1075
+  _globals['_DECISION']._serialized_start=1078
+  _globals['_DECISION']._serialized_end=1278
+  _globals['_DECISIONRECORD']._serialized_start=1281
+  _globals['_DECISIONRECORD']._serialized_end=1413
+  _globals['_POLICYACTIVATION']._serialized_start=1415
+  _globals['_POLICYACTIVATION']._serialized_end=1490
+  _globals['_LISTALLOWEDWINDOWSREQUEST']._serialized_start=1493
+  _globals['_LISTALLOWEDWINDOWSREQUEST']._serialized_end=1668
+  _globals['_LISTALLOWEDWINDOWSRESPONSE']._serialized_start=1670
+  _globals['_LISTALLOWEDWINDOWSRESPONSE']._serialized_end=1740
+  _globals['_ALLOWEDWINDOW']._serialized_start=1742
+  _globals['_ALLOWEDWINDOW']._serialized_end=1827
+  _globals['_POLICYSERVICE']._serialized_start=1923
+  _globals['_POLICYSERVICE']._serialized_end=2332
 # @@protoc_insertion_point(module_scope)

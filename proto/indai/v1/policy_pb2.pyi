@@ -102,6 +102,84 @@ class SetPolicyResponse(_message.Message):
 Global___SetPolicyResponse: _TypeAlias = SetPolicyResponse  # noqa: Y015
 
 @_typing.final
+class CheckPolicyRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    YAML_FIELD_NUMBER: _builtins.int
+    yaml: _builtins.str
+    """The YAML text."""
+    def __init__(
+        self,
+        *,
+        yaml: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["yaml", b"yaml"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPolicyRequest: _TypeAlias = CheckPolicyRequest  # noqa: Y015
+
+@_typing.final
+class CheckPolicyResponse(_message.Message):
+    """Valid when there are no problems."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyProblem]:
+        """In order of lines."""
+
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The rules in words, one line for each; empty when there are problems."""
+
+    def __init__(
+        self,
+        *,
+        problems: _abc.Iterable[Global___PolicyProblem] | None = ...,
+        rules: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["problems", b"problems", "rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPolicyResponse: _TypeAlias = CheckPolicyResponse  # noqa: Y015
+
+@_typing.final
+class PolicyProblem(_message.Message):
+    """One thing to mend."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    """Path of the field, e.g. `rules[2].hours`."""
+    description: _builtins.str
+    """The line, from 1, what is wrong, and what to write instead."""
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        description: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "field", b"field"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyProblem: _TypeAlias = PolicyProblem  # noqa: Y015
+
+@_typing.final
 class PolicyVersion(_message.Message):
     """One immutable version of an owner's policy: everything that is needed to decide the same again."""
 
@@ -116,7 +194,7 @@ class PolicyVersion(_message.Message):
     TIME_ZONE_FIELD_NUMBER: _builtins.int
     ACTIVATED_AT_MS_FIELD_NUMBER: _builtins.int
     policy_hash: _builtins.bytes
-    """SHA-256 over the compiled sets and the schema, 32 bytes."""
+    """SHA-256 over layers, schema, time zone and the owner's text, 32 bytes."""
     schema_hash: _builtins.bytes
     """SHA-256 of the Cedar schema, 32 bytes."""
     yaml: _builtins.str
@@ -194,16 +272,20 @@ class GetPolicyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OWNER_FIELD_NUMBER: _builtins.int
+    POLICY_HASH_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Owner's handle."""
+    policy_hash: _builtins.bytes
+    """A past version; empty means the active one."""
     def __init__(
         self,
         *,
         owner: _builtins.str = ...,
+        policy_hash: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "policy_hash", b"policy_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -211,14 +293,14 @@ Global___GetPolicyRequest: _TypeAlias = GetPolicyRequest  # noqa: Y015
 
 @_typing.final
 class GetPolicyResponse(_message.Message):
-    """The active version."""
+    """The version asked for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def version(self) -> Global___PolicyVersion:
-        """NOT_FOUND when the owner has none."""
+        """NOT_FOUND when the owner has no such version."""
 
     def __init__(
         self,
@@ -500,6 +582,7 @@ class ListAllowedWindowsRequest(_message.Message):
     END_MS_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     VERIFIED_FIELD_NUMBER: _builtins.int
+    AGREED_START_MS_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Owner's handle."""
     peer: _builtins.str
@@ -514,6 +597,10 @@ class ListAllowedWindowsRequest(_message.Message):
     """Host's clock."""
     verified: _builtins.bool
     """Whether the peer is verified."""
+    @_builtins.property
+    def agreed_start_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Starts of meetings agreed or reserved in or around the range: they count against daily limits."""
+
     def __init__(
         self,
         *,
@@ -524,10 +611,11 @@ class ListAllowedWindowsRequest(_message.Message):
         end_ms: _builtins.int = ...,
         now_ms: _builtins.int = ...,
         verified: _builtins.bool = ...,
+        agreed_start_ms: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "end_ms", b"end_ms", "now_ms", b"now_ms", "owner", b"owner", "peer", b"peer", "start_ms", b"start_ms", "verified", b"verified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agreed_start_ms", b"agreed_start_ms", "duration_minutes", b"duration_minutes", "end_ms", b"end_ms", "now_ms", b"now_ms", "owner", b"owner", "peer", b"peer", "start_ms", b"start_ms", "verified", b"verified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

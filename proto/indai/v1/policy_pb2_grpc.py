@@ -40,6 +40,11 @@ class PolicyServiceStub:
                 request_serializer=indai_dot_v1_dot_policy__pb2.SetPolicyRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_policy__pb2.SetPolicyResponse.FromString,
                 _registered_method=True)
+        self.CheckPolicy = channel.unary_unary(
+                '/indai.v1.PolicyService/CheckPolicy',
+                request_serializer=indai_dot_v1_dot_policy__pb2.CheckPolicyRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_policy__pb2.CheckPolicyResponse.FromString,
+                _registered_method=True)
         self.GetPolicy = channel.unary_unary(
                 '/indai.v1.PolicyService/GetPolicy',
                 request_serializer=indai_dot_v1_dot_policy__pb2.GetPolicyRequest.SerializeToString,
@@ -68,8 +73,15 @@ class PolicyServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckPolicy(self, request, context):
+        """Compiles without storing: every problem at once, or the rules in words.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPolicy(self, request, context):
-        """The active version.
+        """The active version, or the one with a given hash.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,6 +108,11 @@ def add_PolicyServiceServicer_to_server(servicer, server):
                     servicer.SetPolicy,
                     request_deserializer=indai_dot_v1_dot_policy__pb2.SetPolicyRequest.FromString,
                     response_serializer=indai_dot_v1_dot_policy__pb2.SetPolicyResponse.SerializeToString,
+            ),
+            'CheckPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckPolicy,
+                    request_deserializer=indai_dot_v1_dot_policy__pb2.CheckPolicyRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_policy__pb2.CheckPolicyResponse.SerializeToString,
             ),
             'GetPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicy,
@@ -141,6 +158,33 @@ class PolicyService:
             '/indai.v1.PolicyService/SetPolicy',
             indai_dot_v1_dot_policy__pb2.SetPolicyRequest.SerializeToString,
             indai_dot_v1_dot_policy__pb2.SetPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.PolicyService/CheckPolicy',
+            indai_dot_v1_dot_policy__pb2.CheckPolicyRequest.SerializeToString,
+            indai_dot_v1_dot_policy__pb2.CheckPolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

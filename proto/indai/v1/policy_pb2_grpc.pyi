@@ -35,8 +35,10 @@ class PolicyServiceStub:
     def __new__(cls, channel: _aio.Channel) -> PolicyServiceAsyncStub: ...
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]
     """Compiles and activates an owner's rules; the same text again is a no-op."""
+    CheckPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.CheckPolicyRequest, _policy_pb2.CheckPolicyResponse]
+    """Compiles without storing: every problem at once, or the rules in words."""
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]
-    """The active version."""
+    """The active version, or the one with a given hash."""
     Decide: _grpc.UnaryUnaryMultiCallable[_policy_pb2.DecideRequest, _policy_pb2.DecideResponse]
     """Decides requests under the active policy. Stores nothing: the caller records the decision with its own effect."""
     ListAllowedWindows: _grpc.UnaryUnaryMultiCallable[_policy_pb2.ListAllowedWindowsRequest, _policy_pb2.ListAllowedWindowsResponse]
@@ -49,8 +51,10 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     SetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Compiles and activates an owner's rules; the same text again is a no-op."""
+    CheckPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.CheckPolicyRequest, _policy_pb2.CheckPolicyResponse]  # type: ignore[assignment]
+    """Compiles without storing: every problem at once, or the rules in words."""
     GetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]  # type: ignore[assignment]
-    """The active version."""
+    """The active version, or the one with a given hash."""
     Decide: _aio.UnaryUnaryMultiCallable[_policy_pb2.DecideRequest, _policy_pb2.DecideResponse]  # type: ignore[assignment]
     """Decides requests under the active policy. Stores nothing: the caller records the decision with its own effect."""
     ListAllowedWindows: _aio.UnaryUnaryMultiCallable[_policy_pb2.ListAllowedWindowsRequest, _policy_pb2.ListAllowedWindowsResponse]  # type: ignore[assignment]
@@ -68,12 +72,20 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         """Compiles and activates an owner's rules; the same text again is a no-op."""
 
     @_abc_1.abstractmethod
+    def CheckPolicy(
+        self,
+        request: _policy_pb2.CheckPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_policy_pb2.CheckPolicyResponse, _abc.Awaitable[_policy_pb2.CheckPolicyResponse]]:
+        """Compiles without storing: every problem at once, or the rules in words."""
+
+    @_abc_1.abstractmethod
     def GetPolicy(
         self,
         request: _policy_pb2.GetPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_policy_pb2.GetPolicyResponse, _abc.Awaitable[_policy_pb2.GetPolicyResponse]]:
-        """The active version."""
+        """The active version, or the one with a given hash."""
 
     @_abc_1.abstractmethod
     def Decide(
