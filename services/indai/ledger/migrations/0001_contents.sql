@@ -1,6 +1,5 @@
--- What the leaves of a commitment ledger commit to. The tree itself is in schema tlog; a leaf is a
--- blinded hash, and
--- the row here is what opens it. Deleting a row erases the content and leaves the tree valid.
+-- What the leaves of a commitment ledger commit to. The tree itself is in schema tlog; a leaf is a blinded hash,
+-- and the row here is what opens it. Deleting a row erases the content and leaves the tree valid.
 
 -- migrate:up
 CREATE TABLE contents (
@@ -20,14 +19,12 @@ GRANT SELECT, INSERT ON contents TO indai_app;
 ALTER TABLE contents ENABLE ROW LEVEL SECURITY;
 ALTER TABLE contents FORCE ROW LEVEL SECURITY;
 CREATE POLICY owners ON contents
-  USING (owner = ANY (string_to_array(current_setting('indai.owners', true), ',')));
+  USING (owner = ANY ((SELECT string_to_array(current_setting('indai.owners', true), ','))::text[]));
 
--- Records entries in a ledger: the last statement of the caller's own transaction, since it ends with
--- the lock on
+-- Records entries in a ledger: the last statement of the caller's own transaction, since it ends with the lock on
 -- the log's head. All arrays have one element for each entry; p_times are the times in the leaves.
 --   p_expected_size  NULL, or the size the log must have now (the caller has predicted its indexes from it)
--- An entry that is there already (same owner, mid and kind) keeps its first opening and gets its index
--- again.
+-- An entry that is there already (same owner, mid and kind) keeps its first opening and gets its index again.
 -- Raises IN001 if one is there with another envelope; else what tlog.append raises.
 CREATE FUNCTION record(
   p_log text, p_epoch bigint, p_expected_size bigint, p_owners text[], p_mids bytea[], p_kinds smallint[],
@@ -35,28 +32,27 @@ CREATE FUNCTION record(
 ) RETURNS TABLE (ord integer, idx bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
-  -- In the order of the key, so that two batches with common entries wait for each other and never both
-  -- ways.
+  -- In the order of the key, so that two batches with common entries wait for each other one way only.
   INSERT INTO ledger.contents (log, owner, mid, kind, envelope, opening)
-  SELECT p_log, entry.owner, entry.mid, entry.kind, entry.envelope, entry.opening
-  FROM unnest(p_owners, p_mids, p_kinds, p_envelopes, p_openings) AS entry (owner, mid, kind, envelope,
-  opening) ORDER BY entry.owner, entry.mid, entry.kind
+  SELECT p_log, e.owner, e.mid, e.kind, e.envelope, e.opening
+  FROM unnest(p_owners, p_mids, p_kinds, p_envelopes, p_openings) AS e (owner, mid, kind, envelope, opening)
+  ORDER BY e.owner, e.mid, e.kind
   ON CONFLICT DO NOTHING;
 
   IF EXISTS (
-    SELECT FROM unnest(p_owners, p_mids, p_kinds, p_envelopes) AS entry (owner, mid, kind, envelope)
-    JOIN ledger.contents AS stored
-      ON stored.log = p_log AND stored.owner = entry.owner AND stored.mid = entry.mid AND stored.kind =
-      entry.kind
-    WHERE stored.envelope <> entry.envelope
+    SELECT FROM unnest(p_owners, p_mids, p_kinds, p_envelopes) AS e (owner, mid, kind, envelope)
+    JOIN ledger.contents AS c ON (c.log, c.owner, c.mid, c.kind) = (p_log, e.owner, e.mid, e.kind)
+    WHERE c.envelope <> e.envelope
   ) THEN
-    RAISE EXCEPTION 'an entry of this owner, mid and kind is recorded with another envelope' USING
-    ERRCODE = 'IN001';
+    RAISE EXCEPTION 'an entry of this owner, mid and kind is recorded with another envelope'
+      USING ERRCODE = 'IN001';
   END IF;
 
-  RETURN QUERY SELECT appended.ord, appended.idx
-  FROM tlog.append(p_log, p_epoch, p_expected_size, p_owners, p_mids, p_kinds, p_leaves, p_times) AS
-  appended;
+  RETURN QUERY SELECT a.ord::integer, a.idx
+  FROM tlog.append(
+    p_log, p_epoch, p_expected_size, p_owners, p_mids, p_kinds, p_leaves,
+    (SELECT array_agg(tlog.epoch_ms(t.at) ORDER BY t.ord) FROM unnest(p_times) WITH ORDINALITY AS t (at, ord))
+  ) WITH ORDINALITY AS a (idx, time_ms, added, ord);
 END
 $$;
 GRANT EXECUTE ON FUNCTION record TO indai_app;
