@@ -115,7 +115,7 @@ def parse_envelope(raw: bytes, *, limit: int = MAX_MESSAGE) -> Envelope:
         raise ProtocolError(Reason.TOO_LARGE, message, rule="ENV-01")
     fields = _fields("Envelope", raw, (_FIRST, _SECOND), repeated=_THIRD)
     payload, media_type, signatures = fields[_FIRST], fields[_SECOND], fields[_THIRD]
-    if not payload or not media_type or not signatures:
+    if not payload or not payload[0] or not media_type or not signatures:
         raise malformed("An envelope needs a payload, a payload type and a signature")
     if len(signatures) > MAX_SIGNATURES:
         raise malformed(f"An envelope has more than {MAX_SIGNATURES} signatures")

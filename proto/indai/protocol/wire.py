@@ -54,7 +54,7 @@ class _Entry(NamedTuple):
 
 
 class _Table:
-    """The tags one message type accepts. Registered before it is filled, since types may be recursive."""
+    """The tags one message type accepts. Known by name before it is filled, since types may be recursive."""
 
     __slots__ = ("entries", "name", "numbers")
 
@@ -72,7 +72,7 @@ def strict_parse(message_class: type[M], data: bytes, *, limit: int = MAX_MESSAG
     if len(data) > limit:
         message = f"A {message_class.DESCRIPTOR.name} of {len(data)} bytes is over the limit of {limit}."
         raise ProtocolError(Reason.TOO_LARGE, message, rule="ENV-01")
-    table = _tables.get(message_class.DESCRIPTOR) or _build(message_class.DESCRIPTOR)
+    table = _tables.get(message_class.DESCRIPTOR) or _register(message_class.DESCRIPTOR)
     _scan(table, data, 0, len(data), 1)
     try:
         return message_class.FromString(data)
@@ -119,12 +119,12 @@ def _scan(table: _Table, data: bytes, pos: int, end: int, depth: int) -> None:
             raise malformed(f"{table.name} has field {tag >> 3} (or another of its oneof) twice")
         seen |= bit
         if wire_type == _LENGTH:
-            if pos < end and data[pos] < 0x80:
-                stop = pos = pos + 1
-                stop += data[pos - 1]
+            size = data[pos] if pos < end else 0x80
+            if size < 0x80:
+                pos += 1
             else:
                 size, pos = read_varint(data, pos, end)
-                stop = pos + size
+            stop = pos + size
             if stop > end:
                 raise malformed(f"{table.name} ends inside field {tag >> 3}")
             if message is not None:
@@ -164,26 +164,33 @@ def _unexpected(table: _Table, tag: int) -> ProtocolError:
     return malformed(f"{table.name} has field {number}, which this version does not know")
 
 
-def _build(descriptor: Any) -> _Table:
-    table = _Table(descriptor.name)
-    _tables[descriptor] = table
+def _register(descriptor: Any) -> _Table:
+    # All or nothing: a table that could not be finished must not be found half-built by the next message.
+    built: dict[Any, _Table] = {}
+    table = _build(descriptor, built)
+    _tables.update(built)
+    return table
+
+
+def _build(descriptor: Any, built: dict[Any, _Table]) -> _Table:
+    table = built[descriptor] = _Table(descriptor.name)
     bits: dict[str, int] = {}
     for field in descriptor.fields:
-        _add(table, field, bits)
+        oneof = field.containing_oneof
+        bit = 0 if field.is_repeated else bits.setdefault((oneof or field).full_name, 1 << len(bits))
+        _add(table, field, bit, built)
     table.numbers = frozenset(field.number for field in descriptor.fields)
     return table
 
 
-def _add(table: _Table, field: Any, bits: dict[str, int]) -> None:
+def _add(table: _Table, field: Any, bit: int, built: dict[Any, _Table]) -> None:
     if field.type not in _WIRE_TYPES:
         raise TypeError(f"{field.full_name}: a group cannot be parsed strictly")
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         raise TypeError(f"{field.full_name}: a map has no single encoding and cannot be parsed strictly")
-    oneof = field.containing_oneof
-    bit = 0 if field.is_repeated else bits.setdefault((oneof or field).full_name, 1 << len(bits))
     wire_type = _WIRE_TYPES[field.type]
-    sub = (_tables.get(message) or _build(message)) if message is not None else None
+    sub = (built.get(message) or _build(message, built)) if message is not None else None
     entry = _Entry(
         wire_type, bit, _MAX_VALUES.get(field.type, _UINT64), field.type in _SIGN_EXTENDED, sub, None
     )
