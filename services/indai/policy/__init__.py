@@ -1,1 +1,1 @@
-"""Owner rules compiled to Cedar: decisions, explanations, simulation."""
+"""An owner's plain rules, compiled to Cedar: permit, refuse or ask, with the reason."""

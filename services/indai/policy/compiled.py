@@ -70,7 +70,12 @@ def compile_policy(source: str) -> CompiledPolicy:
     """Read, compile and validate an owner's YAML. Raises InvalidInput(INVALID_POLICY) with all problems in
     `fields`.
     """
-    rules = {PLATFORM: parse(PLATFORM_YAML), OWNER: parse(source)}
+    return compile_rules(source, parse(source))
+
+
+def compile_rules(source: str, owner: Rules) -> CompiledPolicy:
+    """Compile rules that were read before."""
+    rules = {PLATFORM: parse(PLATFORM_YAML), OWNER: owner}
     layers = tuple(compile_layer(name, layer) for name, layer in rules.items())
     _validate(layers)
     time_zone = rules[OWNER].time_zone
