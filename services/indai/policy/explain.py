@@ -42,12 +42,12 @@ def describe(rule: Rule) -> str:
     """The rule in words: the owner's own, or generated from its conditions."""
     if rule.say:
         return rule.say
-    parts = ["meetings", *_spoken_limits(rule.duration, "of"), _spoken_peers(rule)]
-    parts += [f"on {_spoken_days(rule.weekdays)}"] if rule.weekdays else []
-    parts += [f"{' and '.join(str(hours) for hours in rule.hours)}"] if rule.hours else []
+    what = " ".join(["meetings", *_spoken_limits(rule.duration, "of"), _spoken_peers(rule)])
+    days = [_spoken_days(rule.weekdays)] if rule.weekdays else []
+    when = [" ".join([*days, " and ".join(str(hours) for hours in rule.hours)]).strip()]
     notice = [f"{words} ahead" for words in _spoken_limits(rule.notice, "")]
     limit = [f"at most {rule.daily_limit} a day"] if rule.daily_limit is not None else []
-    return ", ".join([" ".join(parts), *notice, *limit, *_spoken_obligations(rule.obligations)])
+    return ", ".join([what, *filter(None, when), *notice, *limit, *_spoken_obligations(rule.obligations)])
 
 
 def sentence(rule: Rule) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 import asyncpg
 import grpc
 from indai.client.decisions import Outcome
-from indai.policy.compiled import CompiledPolicy, Decided, compile_policy, decide_many
+from indai.policy.compiled import OWNER, CompiledPolicy, Decided, compile_policy, decide_many
 from indai.policy.explain import explain, sentence
 from indai.policy.facts import MeetFacts
-from indai.policy.language import parse
 from indai.policy.store import StoredVersion, activate, active_hash, read_version
 from indai.policy.values import MINUTES_PER_DAY
 from indai.policy.windows import WindowFacts, allowed_windows
@@ -70,7 +69,7 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
             fields = error.fields or {"yaml": str(error)}
             problems = [pb.PolicyProblem(field=path, description=text) for path, text in fields.items()]
             return pb.CheckPolicyResponse(problems=problems)
-        return pb.CheckPolicyResponse(rules=[sentence(rule) for rule in parse(policy.source).rules])
+        return pb.CheckPolicyResponse(rules=[sentence(rule) for rule in policy.rules[OWNER].rules])
 
     async def GetPolicy(
         self,

@@ -47,7 +47,7 @@ _SELECT_VERSION = """
 
 
 async def activate(pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_ms: int) -> bool:
-    """Store the version if it is new and make it the active one, in one transaction; False if it was already."""
+    """Store the version if it is new and make it active, in one transaction; False if it was already."""
     layers = [[layer.name, layer.grant, layer.ask, layer.unmatched.value] for layer in policy.layers]
     async with transaction(pool, [owner]) as connection:
         await connection.execute(
@@ -66,7 +66,7 @@ async def activate(pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_m
 
 
 async def active_hash(pool: asyncpg.Pool, owner: str) -> bytes | None:
-    """Hash of the active version, or None without one. Read for each call: another replica may have changed it."""
+    """Hash of the active version, or None. Read for each call: another replica may have changed it."""
     async with transaction(pool, [owner]) as connection:
         found: bytes | None = await connection.fetchval(
             "SELECT policy_hash FROM policy.active WHERE owner = $1", owner

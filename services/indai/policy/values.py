@@ -88,7 +88,7 @@ def parse_hours(value: object) -> Hours:
         raise Problem(f'midnight at the end of a day is 24:00; write "{clock(start)}-24:00"')
     if end < start:
         raise Problem(
-            f"the end {match[2]} is before the start {match[1]}; for hours over midnight write two windows: "
+            f"{match[0].strip()} ends before it starts; for hours over midnight write "
             f'["{clock(start)}-24:00", "00:00-{clock(end)}"]'
         )
     return Hours(start, end)

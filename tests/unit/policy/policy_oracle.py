@@ -1,4 +1,4 @@
-"""The meaning of the rules, told a second time: minute by minute, without Cedar and without interval arithmetic."""
+"""The meaning of the rules, told a second time: minute by minute, without Cedar or interval arithmetic."""
 
 from __future__ import annotations
 
