@@ -12,6 +12,7 @@ from indai.protocol.envelope import (
     MAX_SIGNATURES,
     Envelope,
     cosign,
+    kind_of,
     message_id,
     pae,
     parse_envelope,
@@ -54,6 +55,44 @@ def test_cosigning_keeps_the_payload_and_the_id_and_the_first_signature() -> Non
 def test_kind_and_payload_both_change_the_id() -> None:
     ids = {message_id(payload_type(kind), body) for kind in KINDS for body in (b"a", b"b")}
     assert len(ids) == 2 * len(KINDS)
+    assert SEALED.kind == "move"
+
+
+@pytest.mark.rule("ENV-04")
+def test_a_signature_does_not_verify_under_another_key_payload_or_type() -> None:
+    forged = [
+        (SEALED, BOB.public_key),
+        (Envelope(b"", b"another payload", MOVE, SEALED.signatures), ALICE.public_key),
+        (Envelope(b"", SEALED.payload, payload_type("receipt"), SEALED.signatures), ALICE.public_key),
+    ]
+    for envelope, key in forged:
+        with pytest.raises(ProtocolError) as refused:
+            verify_signature(envelope, 0, key)
+        assert refused.value.reason is Reason.BAD_SIGNATURE
+        assert refused.value.rule == "ENV-04"
+
+
+@pytest.mark.parametrize("index", [-1, 1, 7])
+def test_a_missing_signature_does_not_verify(index: int) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        verify_signature(SEALED, index, ALICE.public_key)
+    assert refused.value.reason is Reason.BAD_SIGNATURE
+
+
+@pytest.mark.rule("ENV-03")
+@pytest.mark.parametrize(
+    "named", ["", "application/json", "application/vnd.ind.move.v2+protobuf", MOVE.upper()]
+)
+def test_an_unknown_payload_type_has_no_kind(named: str) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        kind_of(named)
+    assert refused.value.reason is Reason.UNKNOWN_TYPE
+    with pytest.raises(ProtocolError):
+        payload_type("gossip")
+
+
+def test_every_kind_names_its_type_and_back() -> None:
+    assert [kind_of(payload_type(kind)) for kind in KINDS] == list(KINDS)
     assert SEALED.kind == "move"
 
 
