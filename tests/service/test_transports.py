@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -26,8 +26,11 @@ from indai.protocol.errors import (
 from indai.v1 import owner_pb2 as pb
 from indai.v1.owner_pb2_grpc import OwnerServiceServicer, OwnerServiceStub, add_OwnerServiceServicer_to_server
 
+if TYPE_CHECKING:
+    from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
+
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
-Connect = Callable[..., Awaitable[OwnerServiceStub]]
+Connect = Callable[..., Awaitable["OwnerServiceAsyncStub"]]
 
 
 class Scripted(OwnerServiceServicer):
@@ -51,8 +54,9 @@ async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
 
     async def make(
         get: Any = None, watch: Any = None, *, authenticate: Authenticate | None = None, token: str = ""
-    ) -> OwnerServiceStub:
-        service = Service(add_OwnerServiceServicer_to_server, Scripted(get, watch), authenticate)
+    ) -> OwnerServiceAsyncStub:
+        scripted: Any = Scripted(get, watch)  # type: ignore[abstract]
+        service = Service(add_OwnerServiceServicer_to_server, scripted, authenticate)
         channel: CheckedChannel
         if request.param == "socket":
             server = await RpcServer.start("127.0.0.1:0", [service])
@@ -208,11 +212,10 @@ async def test_an_error_in_a_stream_arrives_after_what_came_before(connect: Conn
         raise NotFound(Reason.NOT_FOUND, "It is gone.")
 
     stub = await connect(watch=watch)
-    seen = 0
+    responses = aiter(stub.WatchThread(pb.WatchThreadRequest()))
+    assert await anext(responses) == pb.WatchThreadResponse()
     with pytest.raises(NotFound, match="It is gone"):
-        async for _ in stub.WatchThread(pb.WatchThreadRequest()):
-            seen += 1
-    assert seen == 1
+        await anext(responses)
 
 
 async def test_leaving_a_stream_ends_it_at_the_servicer(connect: Connect) -> None:
@@ -240,8 +243,7 @@ async def test_a_stream_has_a_deadline(connect: Connect) -> None:
 
     stub = await connect(watch=watch)
     with pytest.raises(Unavailable) as caught:
-        async for _ in stub.WatchThread(pb.WatchThreadRequest(), timeout=0.2):
-            pass
+        [r async for r in stub.WatchThread(pb.WatchThreadRequest(), timeout=0.2)]
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED
 
 

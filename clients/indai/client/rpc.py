@@ -34,9 +34,12 @@ from indai.protocol.errors import (
 STATUS_KEY: Final = "grpc-status-details-bin"
 """Trailing metadata key of a serialised `google.rpc.Status`, fixed by gRPC."""
 
-# Trailers share an 8 KiB budget (gRPC's default for metadata); base64 and percent-encoding eat up to three
-# times it.
+# gRPC starts to refuse trailers at 8 KiB, in which the message stands twice: percent-encoded (three times its
+# size) and, with all the rest, in base64 (a third more). These limits together stay below it.
 MAX_TEXT_BYTES: Final = 480
+MAX_VALUE_BYTES: Final = 120
+MAX_KEY_BYTES: Final = 64
+MAX_WRONG_BYTES: Final = 160
 MAX_FIELDS: Final = 8
 MAX_METADATA: Final = 8
 
@@ -48,14 +51,16 @@ def to_status(error: IndaiError) -> Status:
     trailers."""
     info = ErrorInfo(reason=error.reason.name, domain=DOMAIN)
     for key, value in list(error.metadata.items())[:MAX_METADATA]:
-        info.metadata[key] = _cut(value)
+        info.metadata[_cut(key, MAX_KEY_BYTES)] = _cut(value, MAX_VALUE_BYTES)
     if error.hint:
         info.metadata[_HINT] = _cut(error.hint)
     status = Status(code=code_of(error).value[0], message=_cut(error.message))
     status.details.add().Pack(info)
     if error.fields:
         violations = [
-            BadRequest.FieldViolation(field=_cut(path), description=_cut(wrong, MAX_TEXT_BYTES // 4))
+            BadRequest.FieldViolation(
+                field=_cut(path, MAX_KEY_BYTES), description=_cut(wrong, MAX_WRONG_BYTES)
+            )
             for path, wrong in list(error.fields.items())[:MAX_FIELDS]
         ]
         status.details.add().Pack(BadRequest(field_violations=violations))

@@ -19,7 +19,7 @@ from structlog.typing import EventDict, Processor
 HIDDEN: Final = "[secret]"
 
 _SECRET_KEYS: Final = re.compile(
-    r"(?:^|_)(?:secret|token|password|passphrase|authorization|seed|opening|pin_code|credential)s?(?:$|_)"
+    r"(?:^|_)(?:secret|password|passphrase|authorization|seed|opening|credential)s?(?:$|_)|(?:^|_)token$"
     r"|(?:private|signing|node|sealed)_key|key_pem|database_url|dsn",
     re.IGNORECASE,
 )

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -169,12 +172,26 @@ def _read_pair(chain: Path, key: Path) -> tuple[bytes, bytes]:
         try:
             found.append(path.read_bytes())
         except OSError as error:
-            raise InvalidInput(
-                Reason.INVALID_ARGUMENT,
-                f"The TLS file {path} cannot be read: {error.strerror}.",
-                hint="name a PEM certificate chain and its key",
-            ) from None
+            raise _bad_tls_file(path, error.strerror or "it cannot be read") from None
+    try:
+        certificate = x509.load_pem_x509_certificate(found[1])
+    except ValueError:
+        raise _bad_tls_file(chain, "it holds no PEM certificate") from None
+    try:
+        private = load_pem_private_key(found[0], None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise _bad_tls_file(key, "it holds no PEM key without a passphrase") from None
+    if private.public_key() != certificate.public_key():
+        raise _bad_tls_file(key, f"it is not the key of {chain}")
     return found[0], found[1]
+
+
+def _bad_tls_file(path: Path, why: str) -> InvalidInput:
+    return InvalidInput(
+        Reason.INVALID_ARGUMENT,
+        f"The TLS file {path} cannot be used: {why}.",
+        hint="name a PEM certificate chain and its key",
+    )
 
 
 def _bind(server: aio.Server, wanted: Address, credentials: grpc.ServerCredentials | None) -> Address:
