@@ -50,7 +50,8 @@ def postgres_server() -> Iterator[ServerInfo]:
     """One embedded server for the whole run; it is removed at the end."""
     home = Path(tempfile.mkdtemp(prefix="indai-tests-"))
     home.chmod(0o711)
-    server = EmbeddedPostgres(home / "postgres")
+    # No power cut is survived here; tests of crashes start servers of their own, with fsync on.
+    server = EmbeddedPostgres(home / "postgres", {"fsync": "off", "max_connections": "100"})
     info = asyncio.run(server.start())
     yield info
     asyncio.run(server.destroy())

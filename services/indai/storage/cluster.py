@@ -118,7 +118,7 @@ async def locate(data_dir: Path, account: Account) -> Path:
             await left_over.stop()
         base.rename(tempfile.mkdtemp(prefix=f"{base.name}.orphan-", dir=clusters))
     account.make_private(base)
-    write_private(pointer, f"{base}\n")
+    write_private(pointer, os.fsencode(f"{base}\n"))
     return base
 
 
@@ -184,14 +184,18 @@ def socket_directory(account: Account, previous: Path | None) -> Path:
     return made
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a 0600 file so that after a crash it holds all of `text` or is not there."""
+def write_private(path: Path, content: bytes) -> None:
+    """Write a 0600 file so that `path` holds the old content or all of the new, whatever happens meanwhile."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(name).replace(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 

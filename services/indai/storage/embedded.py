@@ -318,7 +318,7 @@ def _credentials(data_dir: Path, *, fresh: bool) -> dict[str, str]:
             hint="Restore it from a backup of this directory.",
         )
     made = {role: secrets.token_urlsafe(32) for role in (SUPERUSER, ADMIN, APP)}
-    write_private(path, json.dumps(made))
+    write_private(path, json.dumps(made).encode())
     return made
 
 
@@ -334,7 +334,7 @@ def _initialise(base: Path, binaries: Path, account: Account, password: str) -> 
         shutil.rmtree(left_over, ignore_errors=True)
     staging = Path(tempfile.mkdtemp(prefix=".init-", dir=base))
     password_file = staging / "password"
-    write_private(password_file, password)
+    write_private(password_file, password.encode())
     if account.switch:
         os.chown(staging, account.uid, account.gid)
         os.chown(password_file, account.uid, account.gid)

@@ -1,0 +1,70 @@
+"""The last head a log signed, kept outside its database.
+
+A database restored from yesterday's backup looks sound to itself, and a log that went on from it would sign a
+second history. The file is what the database can't roll back: it holds the log's newest signed note. It is
+written before a signature leaves the process, and every new head must be an extension of it.
+
+If the file is lost, any newest checkpoint of the log (a witness, a peer or a mirror has one) can be put in
+its place: it is a plain signed note.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
+from indai.protocol.note import Verifier
+from indai.storage.cluster import write_private
+
+
+class HeadFile:
+    """`<directory>/<origin, percent-encoded>.head`; `verifier` is the log's own key."""
+
+    def __init__(self, directory: Path, verifier: Verifier) -> None:
+        self.path = directory / f"{quote(verifier.name, safe='')}.head"
+        self._verifier = verifier
+
+    def read(self) -> Checkpoint | None:
+        """The head in it; None before the first. Raises InvalidInput for a file that is not this log's own
+        note.
+        """
+        try:
+            note = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unusable(error) from error
+        try:
+            return open_checkpoint(note, self._verifier)[0]
+        except IndaiError as error:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                f"{self.path} does not hold a checkpoint signed by {self._verifier.name}: {error.message}",
+                hint="Put the newest checkpoint of this log there; its witnesses have it.",
+            ) from error
+
+    def write(self, note: bytes) -> None:
+        """Replace the head; when this returns, the new one survives a power cut."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_private(self.path, note)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> Unavailable:
+        return Unavailable(
+            Reason.STORAGE_FULL,
+            f"The log's head cannot be kept in {self.path}: {error.strerror}.",
+            hint="Nothing is signed until it can.",
+        )
+
+
+def rolled_back(log: str, why: str, path: Path) -> IndaiError:
+    """The database is not the one whose head was signed last."""
+    return IndaiError(
+        Reason.LOG_ROLLED_BACK,
+        f"The log {log} was rolled back: {why}.",
+        hint=f"Restore the newest database ({path} holds the head it must reach), or begin a new log.",
+    )
