@@ -121,3 +121,11 @@ def _validate(layers: Sequence[Layer]) -> None:
                 raise InvalidInput(
                     Reason.INVALID_POLICY, f"the {layer.name} rules do not fit the schema: {first}"
                 )
+
+
+def cautious_policy(time_zone: str) -> str:
+    """The YAML of an owner who has said nothing yet: verified peers are asked about, others refused."""
+    return (
+        f"version: 1\ntimezone: {time_zone}\nrules:\n"
+        "  - id: ask-me-first\n    ask: meet\n    with: verified\n    hours: 09:00-18:00\n"
+    )

@@ -29,11 +29,11 @@ from indai.policy.values import (
 from indai.protocol.errors import InvalidInput, Reason
 
 MAX_RULES = 200
-_TOP = ("version", "timezone", "language", "circles", "defaults", "rules")
+TOP_FIELDS = ("version", "timezone", "language", "circles", "defaults", "rules")
 _NEEDED = {"version": "`version: 1`", "timezone": "`timezone: Asia/Kolkata`", "rules": "a list of rules"}
 _EFFECTS = tuple(effect.value for effect in Effect)
 _RULE_LIMITS = ("duration", "hours", "weekdays", "notice", "daily_limit")
-_RULE = ("id", "say", *_EFFECTS, "with", *_RULE_LIMITS, "buffer", "title_prefix")
+RULE_FIELDS = ("id", "say", *_EFFECTS, "with", *_RULE_LIMITS, "buffer", "title_prefix")
 _NOT_ON_DENY = ("daily_limit", "buffer", "title_prefix")
 _INTENTS = ("meet",)
 _COMING = ("share", "ask", "pay", "book")
@@ -133,7 +133,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _policy(report: Report, tree: Tree) -> Rules:
-    top = report.fields(tree, "", _TOP)
+    top = report.fields(tree, "", TOP_FIELDS)
     for name, example in _NEEDED.items():
         if name not in top and isinstance(tree, Fields):
             report.add(tree.line, name, f"missing; write {example}")
@@ -196,7 +196,7 @@ def _rules(report: Report, tree: Tree | None, circles: Mapping[str, tuple[str, .
 
 def _rule(report: Report, tree: Tree, number: int, circles: Mapping[str, tuple[str, ...]]) -> Rule:
     path = f"rules[{number}]"
-    found = report.fields(tree, path, _RULE)
+    found = report.fields(tree, path, RULE_FIELDS)
     effect = _effect(report, tree.line, found, path)
     if effect is Effect.DENY:
         for name in _NOT_ON_DENY:
