@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from types import SimpleNamespace
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.keys import SigningKey
 from indai.protocol.note import (
     COSIGNATURE,
+    COSIGNATURE_ML_DSA_44,
     ED25519,
     OpenedNote,
     Signer,
@@ -103,6 +106,17 @@ def test_signatures_can_be_added_without_touching_what_is_there() -> None:
     assert len(repeated.verified) == 1
 
 
+@pytest.mark.rule("LOG-03")
+def test_every_cosignature_of_one_key_must_verify_and_the_latest_counts() -> None:
+    times = [1_790_000_005, 1_790_000_009, 1_790_000_001]
+    raw = sign_note(TEXT, [Signer(WITNESS.name, WITNESS.key, time) for time in times])
+    assert [signed.time for signed in open_note(raw, [WITNESS.verifier]).verified] == [max(times)]
+    forged = sign_note(TEXT, [Signer(WITNESS.name, WITNESS.key, times[0])]).splitlines()[-1]
+    blob = base64.b64decode(forged.split(b" ")[2])[:-1] + b"\xff"
+    line = b" ".join((*forged.split(b" ")[:2], base64.b64encode(blob)))
+    assert refused(raw + line + b"\n").reason is Reason.BAD_SIGNATURE
+
+
 LINE = NOTE.split(b"\n\n")[-1]
 
 
@@ -139,12 +153,15 @@ def test_an_oversized_note_is_refused() -> None:
 
 
 def test_a_text_that_cannot_be_a_note_is_not_signed() -> None:
-    for text in ("", "no newline", "tab\there\n"):
+    for text in ("", "no newline", "tab\there\n", "\udcff\n"):
         with pytest.raises(InvalidInput):
             sign_note(text, [LOG])
-    for name in ("", "two words", "a+b", "a\u00a0b"):
+    for name in ("", "two words", "a+b", "a\u00a0b", "\udcff"):
         with pytest.raises(InvalidInput):
             sign_note("text\n", [Signer(name, LOG.key)])
+    for time in (-1, 1 << 63):
+        with pytest.raises(InvalidInput, match="seconds"):
+            sign_note("text\n", [Signer("name", LOG.key, time)])
 
 
 def test_a_verifier_key_reads_back() -> None:
@@ -153,10 +170,16 @@ def test_a_verifier_key_reads_back() -> None:
     assert LOG.verifier.vkey == format_vkey(LOG.name, LOG.key.public_key)
 
 
-def test_the_published_example_key_of_signed_notes_is_read() -> None:
+def test_the_example_note_of_gos_documentation_opens() -> None:
     vkey = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
-    assert parse_vkey(vkey).name == "PeterNeumann"
+    text = (
+        "If you think cryptography is the answer to your problem,\n"
+        "then you don't know what your problem is.\n"
+    )
+    signature = "x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM="
+    line = f"\u2014 PeterNeumann {signature}\n"
     assert parse_vkey(vkey).vkey == vkey
+    assert open_note(f"{text}\n{line}".encode(), [parse_vkey(vkey)]).text == text
 
 
 @pytest.mark.parametrize(
@@ -192,3 +215,22 @@ def open_or_refuse(raw: bytes) -> OpenedNote | None:
         return open_note(raw, [LOG.verifier, WITNESS.verifier])
     except ProtocolError:
         return None
+
+
+@pytest.mark.rule("LOG-03")
+def test_an_ml_dsa_signature_is_unverified_where_openssl_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    witness = Verifier("w.example", COSIGNATURE_ML_DSA_44, bytes(1_312))
+    blob = base64.b64encode(witness.key_hash + bytes(8 + 2_420)).decode()
+    raw = sign_note(TEXT, [LOG]) + f"\u2014 w.example {blob}\n".encode()
+    assert refused(raw, LOG.verifier, witness).reason is Reason.BAD_SIGNATURE
+
+    def unsupported(data: bytes) -> None:
+        raise UnsupportedAlgorithm("no ML-DSA here")
+
+    monkeypatch.setattr(
+        "indai.protocol.note.MLDSA44PublicKey", SimpleNamespace(from_public_bytes=unsupported)
+    )
+    note = open_note(raw, [LOG.verifier, witness])
+    assert [signed.name for signed in note.unverified] == ["w.example"]
+    with pytest.raises(ProtocolError):
+        open_note(raw, [witness])

@@ -50,6 +50,7 @@ def test_a_tile_has_one_path(tile: Tile, path: str) -> None:
         "tile/0/\u0661\u0661\u0661",
         "/tile/0/000",
         "tile/0/000\n",
+        "tile/0" + "/x001" * 2_000 + "/000",
     ],
 )
 def test_any_other_spelling_of_a_path_is_refused(path: str) -> None:

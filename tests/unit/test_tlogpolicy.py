@@ -111,13 +111,14 @@ W = VKEYS["X1"]
         (f"witness w {W}\ngroup g any w\ngroup h any w\n", "member twice"),
         (f"witness w {W}\ngroup g any none\n", "not defined"),
         ("group g any g\n", "not defined"),
+        (f"log \udcff+{W.split('+', 1)[1]}\n", "cannot name a key"),
         ("quorum none\r\n", "control character"),
         ("quorum none\x00\n", "control character"),
     ],
 )
 def test_a_broken_policy_is_refused_with_its_line(text: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
-        parse_policy(text.encode())
+        parse_policy(text.encode("utf-8", "surrogateescape"))
 
 
 def test_names_are_opaque_octets() -> None:

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.keys import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, SigningKey, verify
@@ -38,6 +38,7 @@ _VKEY = re.compile(r"([^+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]+)")
 _LINE = re.compile(r"\u2014 ([^ ]+) ([A-Za-z0-9+/=]+)")
 _SPACE_OR_PLUS = re.compile(r"[\s+]")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")  # what is left of bytes that are not UTF-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +135,10 @@ def parse_vkey(text: str) -> Verifier:
 
 def sign_note(text: str, signers: Iterable[Signer]) -> bytes:
     """A new note over `text`, which must end in a newline."""
-    if not text.endswith("\n") or _CONTROL.search(text):
+    if not text.endswith("\n") or _CONTROL.search(text) or _SURROGATE.search(text):
         raise InvalidInput(
-            Reason.INVALID_ARGUMENT, "A note's text ends in a newline and has no control characters."
+            Reason.INVALID_ARGUMENT,
+            "A note's text is UTF-8, ends in a newline and has no control characters.",
         )
     return text.encode("utf-8") + b"\n" + b"".join(signature_line(text, signer) for signer in signers)
 
@@ -150,6 +152,8 @@ def add_signatures(raw: bytes, signers: Iterable[Signer]) -> bytes:
 def signature_line(text: str, signer: Signer) -> bytes:
     """One signature line, with its newline."""
     _check_name(signer.name)
+    if signer.time is not None and not 0 <= signer.time < 1 << 63:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, f"{signer.time} is not a time in seconds since 1970.")
     blob = signer.verifier.key_hash
     if signer.time is None:
         blob += signer.key.sign(text.encode("utf-8"))
@@ -162,8 +166,9 @@ def signature_line(text: str, signer: Signer) -> bytes:
 def open_note(raw: bytes, verifiers: Sequence[Verifier]) -> OpenedNote:
     """Read a note and verify the signatures of known keys.
 
-    A signature by a key that is not known is listed in `unverified`. Raises ProtocolError: MALFORMED for
-    bytes that are no note, BAD_SIGNATURE if a known key's signature fails or if no known key signed.
+    Of several cosignatures by one key the latest counts. Signatures by unknown keys, and ML-DSA ones where
+    OpenSSL lacks it, are listed in `unverified`. Raises ProtocolError: MALFORMED for bytes that are no
+    note, BAD_SIGNATURE if a known key's signature fails or if no known key signed.
     """
     text, signatures = parse_note(raw)
     known = {(verifier.name, verifier.key_hash): verifier for verifier in verifiers}
@@ -171,10 +176,12 @@ def open_note(raw: bytes, verifiers: Sequence[Verifier]) -> OpenedNote:
     unverified = []
     for signature in signatures:
         verifier = known.get((signature.name, signature.key_hash))
-        if verifier is None:
+        if verifier is None or not _can_verify(verifier):
             unverified.append(signature)
-        elif verifier not in verified:
-            verified[verifier] = VerifiedSignature(verifier, _verify(verifier, text, signature))
+            continue
+        signed = VerifiedSignature(verifier, _verify(verifier, text, signature))
+        if (signed.time or 0) >= (verified.get(verifier, signed).time or 0):
+            verified[verifier] = signed
     if not verified:
         raise ProtocolError(
             Reason.BAD_SIGNATURE, "The note is signed by no key that is trusted here.", rule="LOG-03"
@@ -249,6 +256,19 @@ def _cosigned_subtree(name: str, text: str, time: int) -> bytes | None:
     return b"subtree/v1\n\x00" + parts + struct.pack(">QQ", 0, int(lines[1])) + root
 
 
+def _can_verify(verifier: Verifier) -> bool:
+    """False for an ML-DSA-44 key where the OpenSSL below `cryptography` has no ML-DSA."""
+    if verifier.algorithm != COSIGNATURE_ML_DSA_44:
+        return True
+    try:
+        MLDSA44PublicKey.from_public_bytes(verifier.public_key)
+    except UnsupportedAlgorithm:
+        return False
+    except ValueError:
+        pass  # a malformed key verifies nothing, and is refused as that
+    return True
+
+
 def _verify_ml_dsa_44(public_key: bytes, message: bytes, signature: bytes) -> bool:
     try:
         MLDSA44PublicKey.from_public_bytes(public_key).verify(signature, message)
@@ -258,8 +278,8 @@ def _verify_ml_dsa_44(public_key: bytes, message: bytes, signature: bytes) -> bo
 
 
 def _check_name(name: str) -> None:
-    if not name or _SPACE_OR_PLUS.search(name) or _CONTROL.search(name):
-        message = f"{quoted(name)} cannot name a key: it is empty, or has a space or a plus."
+    if not name or any(pattern.search(name) for pattern in (_SPACE_OR_PLUS, _CONTROL, _SURROGATE)):
+        message = f"{quoted(name)} cannot name a key: it is empty, not UTF-8, or has a space or a plus."
         raise InvalidInput(Reason.INVALID_ARGUMENT, message)
 
 

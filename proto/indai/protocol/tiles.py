@@ -21,7 +21,7 @@ TILE_WIDTH = 1 << TILE_HEIGHT
 MAX_ENTRY = 65_535
 _MAX_LEVEL = 7  # a level-7 tile covers 2^64 leaves
 
-_PATH = re.compile(r"tile/(entries|[0-7])((?:/x[0-9]{3})*/[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?", re.ASCII)
+_PATH = re.compile(r"tile/(entries|[0-7])((?:/x[0-9]{3}){0,6}/[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
