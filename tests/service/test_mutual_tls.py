@@ -202,7 +202,7 @@ async def test_a_full_delivery_fits_and_more_does_not(bob: RpcServer) -> None:
 
 
 async def test_a_peers_channel_is_kept_until_the_record_names_another_key(bob: RpcServer) -> None:
-    peers = PeerChannels(ALICE, lambda: 0)
+    peers = PeerChannels(ALICE, lambda: 0, public_only=False)
     first, same = await asyncio.gather(*(peers.get(bob.address, BOB.spki_sha256) for _ in range(2)))
     assert first is same
     with pytest.raises(Refused):
@@ -213,7 +213,7 @@ async def test_a_peers_channel_is_kept_until_the_record_names_another_key(bob: R
 
 async def test_a_peer_that_restarts_with_a_renewed_certificate_is_found_again(servicer: Registered) -> None:
     server = await serve(servicer, BOB)
-    peers = PeerChannels(ALICE, lambda: 0)
+    peers = PeerChannels(ALICE, lambda: 0, public_only=False)
     channel = await peers.get(server.address, BOB.spki_sha256)
     await stub(channel).Deliver(pb.DeliverRequest())
     await server.stop(0)
@@ -228,9 +228,31 @@ async def test_a_peer_that_restarts_with_a_renewed_certificate_is_found_again(se
     await again.stop(0)
 
 
+async def test_a_strangers_record_cannot_point_into_our_own_network(
+    bob: RpcServer, servicer: Registered
+) -> None:
+    peers = PeerChannels(ALICE, lambda: 0)
+    for address in (bob.address, f"localhost:{bob.port}", f"[::ffff:127.0.0.1]:{bob.port}"):
+        with pytest.raises(Refused) as caught:
+            await peers.get(address, BOB.spki_sha256)
+        assert caught.value.reason is Reason.INSECURE
+    await peers.close()
+    assert servicer.seen == []
+
+
+async def test_a_host_name_is_resolved_and_its_addresses_tried(bob: RpcServer) -> None:
+    async with await pinned_channel(f"localhost:{bob.port}", BOB.spki_sha256, ALICE) as channel:
+        await stub(channel).Deliver(pb.DeliverRequest())
+
+
+async def test_an_unknown_host_name_is_named() -> None:
+    with pytest.raises(Unavailable, match="host name is unknown"):
+        await pinned_channel("nowhere.invalid:7400", BOB.spki_sha256, ALICE)
+
+
 async def test_an_idle_channel_is_closed_and_a_used_one_is_kept(bob: RpcServer) -> None:
     now = 0
-    peers = PeerChannels(ALICE, lambda: now, idle_ms=1000)
+    peers = PeerChannels(ALICE, lambda: now, idle_ms=1000, public_only=False)
     channel = await peers.get(bob.address, BOB.spki_sha256)
     now = 999
     assert await peers.close_idle() == 0

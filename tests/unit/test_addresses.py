@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indai.client.addresses import parse_address
+from indai.client.addresses import is_public, parse_address
 from indai.protocol.errors import InvalidInput
 
 
@@ -45,3 +45,18 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     except InvalidInput:
         return
     assert str(address) == text or address.port == int(text.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("host", ["1.1.1.1", "2606:4700::1111", "64:ff9b::101:101", "2002:101:101::"])
+def test_a_global_address_is_public(host: str) -> None:
+    assert is_public(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "10.1.2.3", "169.254.169.254", "100.64.0.1", "0.0.0.0",  # noqa: S104
+     "224.0.0.1", "::1", "::", "fe80::1",
+     "fd00::1", "ff02::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "not an address"],
+)  # fmt: skip
+def test_an_address_inside_a_network_is_not_public(host: str) -> None:
+    assert not is_public(host)

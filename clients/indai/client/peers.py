@@ -30,14 +30,25 @@ class _Entry:
 
 
 class PeerChannels:
-    """Channels to peers, shared by all calls of one node. `clock` gives milliseconds."""
+    """Channels to peers, shared by all calls of one node. `clock` gives milliseconds.
+
+    `public_only` refuses records that name an address inside a private network; a node whose peers live on
+    the same machine or network turns it off.
+    """
 
     def __init__(
-        self, identity: NodeIdentity, clock: Clock, *, idle_ms: int = IDLE_MS, options: Options = ()
+        self,
+        identity: NodeIdentity,
+        clock: Clock,
+        *,
+        idle_ms: int = IDLE_MS,
+        public_only: bool = True,
+        options: Options = (),
     ) -> None:
         self._identity = identity
         self._clock = clock
         self._idle_ms = idle_ms
+        self._public_only = public_only
         self._options = options
         self._entries: dict[str, _Entry] = {}
         # One pinning at a time for an address: callers that arrive together share its outcome.
@@ -73,7 +84,14 @@ class PeerChannels:
 
     async def _pin(self, address: str, pin: bytes) -> _Entry:
         broken = asyncio.Event()
-        channel = await pinned_channel(address, pin, self._identity, self._options, on_unreachable=broken.set)
+        channel = await pinned_channel(
+            address,
+            pin,
+            self._identity,
+            self._options,
+            public_only=self._public_only,
+            on_unreachable=broken.set,
+        )
         replaced = self._entries.get(address)
         entry = self._entries[address] = _Entry(channel, pin, broken, self._clock())
         if replaced is not None:

@@ -36,10 +36,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from grpc import aio
-from indai.client.addresses import Address, parse_address
+from indai.client.addresses import Address, parse_address, resolve
 from indai.client.channels import CHANNEL_OPTIONS, CheckedChannel, Metadata, Options
 from indai.client.rpc import unreachable
-from indai.protocol.errors import Reason, Refused
+from indai.protocol.errors import Reason, Refused, Unavailable
 
 SERVER_NAME: Final = "indai-node"
 """The subject alternative name in every node's certificate: names prove nothing here, the key does."""
@@ -114,16 +114,18 @@ async def pinned_channel(
     identity: NodeIdentity | None = None,
     options: Options = (),
     *,
+    public_only: bool = False,
     metadata: Metadata = (),
     **checked: Any,
 ) -> CheckedChannel:
     """A channel to the holder of the key with hash `pin` at `address`, showing `identity` when there is one.
 
     Raises Refused(PIN_MISMATCH) when another key answers, Unavailable(UNREACHABLE) when nobody does,
-    InvalidInput for a malformed address. `checked` goes to `CheckedChannel`.
+    InvalidInput for a malformed address, Refused(INSECURE) for one that is not public when `public_only`.
+    `checked` goes to `CheckedChannel`.
     """
     where = parse_address(address)
-    leaf = await _fetch_certificate(where)
+    reached, leaf = await _first_certificate(await resolve(where, public_only=public_only))
     found = _pin(leaf)
     if found != pin:
         raise Refused(
@@ -138,8 +140,18 @@ async def pinned_channel(
         identity.cert_pem if identity else None,
     )
     named = ("grpc.ssl_target_name_override", _name_in(leaf))
-    inner = aio.secure_channel(where.target, credentials, options=[*CHANNEL_OPTIONS, named, *options])
+    inner = aio.secure_channel(reached.target, credentials, options=[*CHANNEL_OPTIONS, named, *options])
     return CheckedChannel(inner, str(where), metadata=metadata, **checked)
+
+
+async def _first_certificate(candidates: list[Address]) -> tuple[Address, x509.Certificate]:
+    """The first of a host's addresses that answers, and what it shows."""
+    for candidate in candidates[:-1]:
+        try:
+            return candidate, await _fetch_certificate(candidate)
+        except Unavailable:
+            continue
+    return candidates[-1], await _fetch_certificate(candidates[-1])
 
 
 async def _fetch_certificate(where: Address) -> x509.Certificate:
