@@ -98,11 +98,10 @@ def test_a_thunderbird_export_with_two_calendars_a_shifted_future_and_free_busy(
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+# Several calendars in a file and free/busy are beyond the other reader: Thunderbird's is checked by hand above.
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "thunderbird.ics"])
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York", "Pacific/Apia"])
 def test_an_independent_reader_sees_the_same_meetings(name: str, zone: str) -> None:
-    if name == "thunderbird.ics":
-        pytest.skip("several calendars and free/busy are beyond the other reader; checked by hand above")
     data = (FIXTURES / name).read_bytes()
     owner = ZoneInfo(zone)
     start, end = datetime(2026, 10, 1, tzinfo=UTC), datetime(2027, 1, 15, tzinfo=UTC)

@@ -1,4 +1,5 @@
-"""Busy times from an iCalendar file (RFC 5545): recurrence, overrides, time zones, all-day events, free/busy.
+"""Busy times from an iCalendar file (RFC 5545): recurrence, overrides, time zones, all-day events,
+free/busy.
 
 The rule of this module: a meeting is never lost in silence. Whatever could not be read stops the reading,
 with its line; where programs differ, the reading with more busy time is taken (two versions of one event
@@ -107,11 +108,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where one VEVENT stands in the file, in bytes, and its SEQUENCE."""
+    """Where one VEVENT stands in the file, in bytes, its SEQUENCE, and whether we wrote it."""
 
     start: int
     end: int
     sequence: int
+    ours: bool
 
 
 @dataclass(slots=True)
@@ -168,7 +170,9 @@ def read_calendar(data: bytes, owner_zone: ZoneInfo) -> Calendar:
             if child.name == "VEVENT":
                 event = _read_event(child, zones)
                 found.setdefault(event.uid, []).append(event)
-                calendar.spans.setdefault(event.uid, []).append(Span(child.start, child.end, event.sequence))
+                calendar.spans.setdefault(event.uid, []).append(
+                    Span(child.start, child.end, event.sequence, event.ours)
+                )
             elif child.name == "VFREEBUSY":
                 calendar.periods.extend(_read_periods(child, zones))
     for uid, members in found.items():
@@ -337,6 +341,8 @@ def _expand(
         if _touches(moved, start_ms, end_ms):
             yield moved
     for master in masters:
+        # What one master costs before its first occurrence; a thousand copies of one event must not multiply.
+        budget.spend(1 + len(changes) + len(master.removed) + len(master.added) + len(master.rules))
         replaced = {_key(e.recurrence_id, master, owner) for e in changes if e.recurrence_id}
         for event in _occurrences(master, changes, replaced, (start_ms, end_ms), budget, owner):
             if _touches(event, start_ms, end_ms):
@@ -383,7 +389,7 @@ def _occurrences(
     future = sorted((e for e in changes if e.and_future and e.recurrence_id), key=lambda e: _rid_ms(e))
     after, before = _local_window(master, future, window)
     for start, length, zone in _starts(master, after, before, budget):
-        budget.spend()
+        budget.spend(1 + len(future))
         instant = to_ms(start, zone)
         if start.date() in gone or instant in gone:
             continue

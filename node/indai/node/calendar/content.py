@@ -47,12 +47,12 @@ class Component:
     start: int
     closing: int = 0
     end: int = 0
-    properties: list[Property] = field(default_factory=list)
+    properties: dict[str, list[Property]] = field(default_factory=dict)
     children: list[Component] = field(default_factory=list)
 
     def all(self, name: str) -> list[Property]:
         """Every property of that name, in the order of the file."""
-        return [p for p in self.properties if p.name == name]
+        return self.properties.get(name, [])
 
     def one(self, name: str) -> Property | None:
         """The property of that name, or None. Raises when it stands twice: which of the two is meant?"""
@@ -170,7 +170,8 @@ def _keep(component: Component, text: bytes, line: int) -> None:
         )
     name = text[:cut].strip().upper()
     if name in _KEPT:
-        component.properties.append(_property(name.decode(), text[cut:].decode("utf-8", "replace"), line))
+        prop = _property(name.decode(), text[cut:].decode("utf-8", "replace"), line)
+        component.properties.setdefault(prop.name, []).append(prop)
 
 
 def _property(name: str, rest: str, line: int) -> Property:

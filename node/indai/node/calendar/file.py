@@ -26,7 +26,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
@@ -36,7 +36,7 @@ from indai.node.calendar.busy import Calendar, CalendarEvent, Span, read_calenda
 from indai.node.calendar.content import MAX_BYTES
 from indai.node.calendar.meeting import MeetingEvent, empty_calendar
 from indai.node.calendar.slots import Interval
-from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Refused, Unavailable
 
 _MAX_TRIES = 8
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -122,7 +122,10 @@ class CalendarFile:
         with self._mutex, _as_errors(self._path, "written"):
             # A link stays a link: what it points at is replaced.
             path = Path(os.path.realpath(self._path))
-            _create_missing(path)
+            if not path.exists():
+                if not plan(Calendar(self._zone), b""):
+                    return 0
+                _create_missing(path)
             for _ in range(_MAX_TRIES):
                 with _locked(path):
                     calendar, data, status = self._load()
@@ -152,17 +155,40 @@ def _writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes)
     splices: list[Splice] = []
     for event in newest.values():
         spans = calendar.spans.get(event.uid, [])
-        if any(span.sequence >= event.sequence for span in spans):
+        if _stands(calendar, event):
             continue
+        _check_ours(event.uid, spans)
         text = event.to_ical().replace(b"\r\n", line_end)
-        first, *rest = spans or [Span(calendar.insert_at, calendar.insert_at, 0)]
+        first, *rest = spans or [Span(calendar.insert_at, calendar.insert_at, 0, True)]
         splices.append(Splice(event.uid, first.start, first.end, text, event))
         splices.extend(Splice(event.uid, span.start, span.end) for span in rest)
     return sorted(splices, key=lambda splice: splice.start)
 
 
+def _stands(calendar: Calendar, event: MeetingEvent) -> bool:
+    """True when the file has this version or a later one, be it without our mark: some programs drop it."""
+    spans = calendar.spans.get(event.uid, [])
+    if any(span.ours and span.sequence >= event.sequence for span in spans):
+        return True
+    known = calendar.singles.get(event.uid)
+    return known is not None and replace(known, ours=True, summary=event.summary) == event.occurrence()
+
+
 def _removals(calendar: Calendar, uid: str) -> list[Splice]:
-    return [Splice(uid, span.start, span.end) for span in calendar.spans.get(uid, [])]
+    spans = calendar.spans.get(uid, [])
+    _check_ours(uid, spans)
+    return [Splice(uid, span.start, span.end) for span in spans]
+
+
+def _check_ours(uid: str, spans: Sequence[Span]) -> None:
+    """A peer chooses the uid of a meeting: it must not be able to name an event of the owner's own."""
+    if not all(span.ours for span in spans):
+        raise Refused(
+            Reason.ALREADY_EXISTS,
+            f"The calendar already has an event {uid[:80]!r} that this node did not write.",
+            hint="It is left as it is; the meeting needs another uid.",
+            metadata={"uid": uid[:200]},
+        )
 
 
 def _spliced(data: bytes, splices: Sequence[Splice]) -> bytes:
@@ -194,13 +220,14 @@ def _apply(calendar: Calendar, splices: Sequence[Splice]) -> None:
     for index, splice in enumerate(splices):
         if splice.event is not None:
             start = splice.start + shifts[index]
-            calendar.spans[splice.uid] = [Span(start, start + len(splice.text), splice.event.sequence)]
+            end = start + len(splice.text)
+            calendar.spans[splice.uid] = [Span(start, end, splice.event.sequence, True)]
             calendar.singles[splice.uid] = splice.event.occurrence()
     calendar.insert_at += shifts[-1]
 
 
 def _shifted(span: Span, by: int) -> Span:
-    return Span(span.start + by, span.end + by, span.sequence) if by else span
+    return replace(span, start=span.start + by, end=span.end + by) if by else span
 
 
 def _line_end(data: bytes) -> bytes:
@@ -232,8 +259,6 @@ def _read_stable(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def _create_missing(path: Path) -> None:
-    if path.exists():
-        return
     with _temporary(path) as (descriptor, temporary):
         _write_all(descriptor, empty_calendar())
         with contextlib.suppress(FileExistsError):
@@ -261,7 +286,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, data: bytes, expected: os.stat_result) -> Signature | None:
-    """Put `data` in the place of the file whose status was `expected`; None if it is another file by now."""
+    """Put `data` in the place of the file whose status was `expected`; None if it is that no longer."""
     with _temporary(path) as (descriptor, temporary):
         os.fchmod(descriptor, stat.S_IMODE(expected.st_mode))
         with contextlib.suppress(PermissionError):  # only root can give a file away

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from icalendar import Calendar as ICalendar
-from icalendar import Event, vCalAddress, vUri
+from icalendar import Event, vCalAddress
 from indai.node.calendar.busy import CalendarEvent
 
 PRODUCT = "-//ind.ai//node//EN"
@@ -29,8 +29,7 @@ _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 class MeetingEvent:
     """A meeting to write. Times in ms since the epoch (whole seconds are kept); people by handle.
 
-    `uid` names it for ever; a change carries the same uid and a higher `sequence`. `url` links to the
-    thread, if any.
+    `uid` names it for ever; a change carries the same uid and a higher `sequence`.
     """
 
     uid: str
@@ -43,12 +42,11 @@ class MeetingEvent:
     description: str = ""
     location: str = ""
     sequence: int = 0
-    url: str = ""
 
     def occurrence(self) -> CalendarEvent:
         """What a reader of the file will see."""
         start, end = (instant // 1000 * 1000 for instant in (self.start_ms, self.end_ms))
-        return CalendarEvent(start, end, self.uid, self.summary, all_day=False, busy=True, ours=True)
+        return CalendarEvent(start, end, self.uid, _clean(self.summary), all_day=False, busy=True, ours=True)
 
     def to_ical(self) -> bytes:
         """The VEVENT, escaped, folded at 75 octets, lines ended by CRLF."""
@@ -66,9 +64,7 @@ class MeetingEvent:
             ("location", self.location),
         ):
             if words:
-                event.add(name, words.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS))
-        if self.url:
-            event.add("url", vUri(self.url.translate(_CONTROLS)))
+                event.add(name, _clean(words))
         event.add("organizer", _address(self.organizer, {}))
         for handle in self.attendees:
             event.add("attendee", _address(handle, {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": "ACCEPTED"}))
@@ -91,6 +87,10 @@ def address_of(handle: str) -> str:
     """The URI that stands for a handle: `ind.ai/alice/work` is `mailto:alice.work@ind.ai.invalid`."""
     authority, _, name = handle.partition("/")
     return f"mailto:{name.replace('/', '.') or 'agent'}@{authority}.invalid"
+
+
+def _clean(words: str) -> str:
+    return words.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
 
 
 def _address(handle: str, params: dict[str, str]) -> vCalAddress:
