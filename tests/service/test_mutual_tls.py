@@ -292,6 +292,13 @@ def test_the_open_ca_is_the_same_on_every_machine() -> None:
     assert b"authenticates nobody" in ssl.PEM_cert_to_DER_cert(first.decode())
 
 
+@pytest.mark.parametrize("pem", [b"", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_what_is_no_certificate_is_refused(pem: bytes) -> None:
+    with pytest.raises(Refused) as caught:
+        spki_sha256(pem)
+    assert caught.value.reason is Reason.PIN_MISMATCH
+
+
 def test_an_identity_never_shows_its_key() -> None:
     assert "PRIVATE" not in repr(ALICE)
     assert "PRIVATE" not in str(ALICE)

@@ -47,8 +47,7 @@ _HINT: Final = "hint"
 
 
 def to_status(error: IndaiError) -> Status:
-    """`error` as the message that goes over the wire; long texts are cut so that it always fits into
-    trailers."""
+    """`error` as the message that goes over the wire; texts are cut so that it always fits."""
     info = ErrorInfo(reason=error.reason.name, domain=DOMAIN)
     for key, value in list(error.metadata.items())[:MAX_METADATA]:
         info.metadata[_cut(key, MAX_KEY_BYTES)] = _cut(value, MAX_VALUE_BYTES)
@@ -78,16 +77,14 @@ def code_of(error: IndaiError) -> grpc.StatusCode:
 
 
 def from_rpc_error(error: aio.AioRpcError, *, address: str = "", method: str = "") -> IndaiError:
-    """What a failed call means: the server's own words when it said any, else a reason chosen from the
-    code."""
+    """What a failed call means: the server's own words if any, else a reason chosen from the code."""
     status = server_status(error)
     spoken = from_status(status) if status is not None else None
     return spoken or _unspoken(error, address or "the server", method)
 
 
 def from_status(status: Status) -> IndaiError | None:
-    """The error that `to_status` packed; None for a status of another domain or with a reason we do not
-    know."""
+    """The error that `to_status` packed; None for another domain or a reason we do not know."""
     info, bad = ErrorInfo(), BadRequest()
     for detail in status.details:
         try:

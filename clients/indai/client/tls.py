@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import grpc
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -62,8 +63,7 @@ class NodeIdentity:
 
 
 def make_node_identity(common_name: str) -> NodeIdentity:
-    """A new key and its certificate under the open CA; `common_name` (the node's handle) is for people
-    only."""
+    """A new key, certified under the open CA; `common_name` (the handle) is for people only."""
     key = ec.generate_private_key(ec.SECP256R1())
     ca_key, ca = _open_ca()
     builder = (
@@ -81,17 +81,16 @@ def make_node_identity(common_name: str) -> NodeIdentity:
 
 
 def spki_sha256(cert_pem: bytes) -> bytes:
-    """SHA-256 of a PEM certificate's SubjectPublicKeyInfo (32 bytes). Raises Refused when it is no
-    certificate."""
+    """SHA-256 (32 bytes) of a PEM certificate's SubjectPublicKeyInfo. Raises Refused for anything else."""
     try:
-        return _pin(x509.load_pem_x509_certificate(cert_pem))
+        cert = x509.load_pem_x509_certificate(cert_pem)
     except ValueError:
-        raise Refused(Reason.PIN_MISMATCH, "What the other side sent is not a certificate.") from None
+        raise _unreadable() from None
+    return _pin(cert)
 
 
 def peer_server_credentials(identity: NodeIdentity) -> grpc.ServerCredentials:
-    """Credentials of a PeerService: a client must show a certificate and hold its key; whose it is, we
-    check."""
+    """For a PeerService: a client must show a certificate and hold its key; whose it is, we check."""
     return grpc.ssl_server_credentials(
         [(identity.key_pem, identity.cert_pem)], open_ca_certificate(), require_client_auth=True
     )
@@ -174,7 +173,7 @@ async def _fetch_certificate(where: Address) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(shown)
     except (TypeError, ValueError):
-        raise Refused(Reason.PIN_MISMATCH, f"{where} shows a certificate that cannot be read.") from None
+        raise _unreadable() from None
 
 
 @functools.cache
@@ -214,8 +213,19 @@ def _certificate(
 
 
 def _pin(cert: x509.Certificate) -> bytes:
-    spki = cert.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    try:
+        spki = cert.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except (ValueError, UnsupportedAlgorithm):
+        raise _unreadable() from None
     return hashlib.sha256(spki).digest()
+
+
+def _unreadable() -> Refused:
+    return Refused(
+        Reason.PIN_MISMATCH,
+        "The other side shows a certificate that cannot be read.",
+        hint="nodes show an X.509 certificate with a P-256 key",
+    )
 
 
 @functools.lru_cache(maxsize=1024)

@@ -25,8 +25,7 @@ AuthContext = Mapping[str, Sequence[bytes]]
 def local_channel(
     services: Sequence[Service], *, metadata: Metadata = (), auth_context: AuthContext | None = None
 ) -> CheckedChannel:
-    """A checked channel to `services`; `auth_context` is what mutual TLS would have shown (default:
-    nothing)."""
+    """A checked channel to `services`; `auth_context` is what mutual TLS would have shown."""
     return CheckedChannel(InProcessChannel(services, auth_context), PEER, metadata=metadata)
 
 
@@ -212,8 +211,7 @@ class InProcessCall:
 
 
 class InProcessStream:
-    """A server stream: iterate it once. The deadline runs on while the consumer is busy, but interrupts only
-    a wait."""
+    """A server stream, to be iterated once. The deadline interrupts only a wait, never the consumer."""
 
     def __init__(self, context: InProcessContext, responses: AsyncGenerator[Any, None]) -> None:
         self._context = context

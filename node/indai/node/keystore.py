@@ -53,8 +53,7 @@ class KeyStore:
         return _VERSION + self.key_id + bytes(self._aead.encrypt(plaintext, _aad(context)))
 
     def unseal(self, sealed: bytes, context: str) -> bytes:
-        """The plaintext. Raises IndaiError(NODE_KEY) for another node key, another context or changed
-        bytes."""
+        """The plaintext. Raises IndaiError(NODE_KEY) for another node key, context or content."""
         if sealed[:1] != _VERSION:
             raise _error(f"The sealed key of {context} has an unknown form.", "restore it from a backup")
         if sealed[1:_HEAD_SIZE] != self.key_id:

@@ -126,8 +126,7 @@ class RpcServer:
             await self._health.set(name, state.SERVING if serving else state.NOT_SERVING)
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
-        """Health first, so that callers go elsewhere; then no new calls; running ones have `grace_s` to
-        end."""
+        """Health first, so that callers go elsewhere; then running calls have `grace_s` to end."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_s)
 

@@ -33,8 +33,7 @@ Methods = dict[str, "grpc.RpcMethodHandler[Any, Any]"]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A servicer with its generated `add_…_to_server`; with `authenticate`, every call is admitted by it
-    first."""
+    """A servicer with its generated `add_…_to_server`; `authenticate`, if any, admits each call."""
 
     add: Callable[[Any, Any], None]
     servicer: Any
