@@ -1,0 +1,125 @@
+"""Reads one ledger's leaves: opens every content shown, and takes note of what it says."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from indai.client.audit.facts import Decided, Held, Ledger
+from indai.client.audit.findings import Findings
+from indai.client.audit.policies import PolicyReplay
+from indai.client.audit.report import Place, Severity
+from indai.client.exports import LeafLine, OpenLeafLine
+from indai.protocol.envelope import message_id, parse_envelope, payload_type
+from indai.protocol.errors import IndaiError, ProtocolError, Reason
+from indai.protocol.header import MAX_SKEW_MS
+from indai.protocol.leaf import LeafKind, LedgerLeaf
+from indai.protocol.wire import strict_parse
+from indai.v1 import envelope_pb2, policy_pb2
+
+MAX_CONTENT = 1024 * 1024
+
+M = TypeVar("M", bound=Message)
+
+
+class ContentReader:
+    """Fills a `Ledger` leaf by leaf, in the order of the log."""
+
+    def __init__(self, ledger: Ledger, findings: Findings) -> None:
+        self._ledger, self._findings = ledger, findings
+        self._policies = PolicyReplay(findings)
+        self._newest_ms = 0
+
+    def closed(self, line: int, record: LeafLine) -> None:
+        """A leaf without its content."""
+        if self._leaf(Place(self._ledger.file, line, record.index), record.leaf) is not None:
+            self._ledger.closed.add(record.index)
+
+    def opened(self, line: int, record: OpenLeafLine) -> None:
+        """A leaf with its content."""
+        place = Place(self._ledger.file, line, record.index)
+        leaf = self._leaf(place, record.leaf)
+        if leaf is None:
+            return
+        if len(record.opening) != 32 or not leaf.opens(record.opening, record.envelope):
+            self._invalid("opening", place, "The content shown is not the one this leaf stands for.", record)
+            return
+        if not self._ledger.shows(record.owner):
+            self._invalid(
+                "content", place, f"The content is of {record.owner}, whose export this is not.", record
+            )
+        try:
+            self._read(leaf, record, place)
+        except IndaiError as error:
+            self._invalid("content", place, f"The content cannot be read: {error.message}", record)
+
+    def _leaf(self, place: Place, data: bytes) -> LedgerLeaf | None:
+        """The parsed leaf; kind 0 and time 0 stand for one that cannot be parsed."""
+        try:
+            leaf = LedgerLeaf.parse(data)
+        except IndaiError as error:
+            self._findings.add(Severity.INVALID, "leaf", place, error.message)
+            leaf = None
+        self._ledger.kinds.append(leaf.kind if leaf else 0)
+        self._ledger.times.append(leaf.time_ms if leaf else 0)
+        if leaf and leaf.time_ms < self._newest_ms - MAX_SKEW_MS:
+            message = "The leaf's time lies more than two minutes before that of a leaf in front of it."
+            self._findings.add(Severity.INVALID, "leaf", place, message)
+        self._newest_ms = max(self._newest_ms, leaf.time_ms if leaf else 0)
+        return leaf
+
+    def _read(self, leaf: LedgerLeaf, record: OpenLeafLine, place: Place) -> None:
+        key = (record.owner, record.mid)
+        self._ledger.at[place.index or 0] = key
+        if leaf.kind is LeafKind.COMMITMENT:
+            self._hold(leaf, record, place)
+        elif leaf.kind is LeafKind.DECISION:
+            decision = _unsigned(policy_pb2.DecisionRecord, "decision", record.envelope)
+            self._same(record, place, decision.owner, decision.mid)
+            self._decided(self._policies.decide(decision, place))
+        elif leaf.kind is LeafKind.POLICY_VERSION:
+            activation = _unsigned(policy_pb2.PolicyActivation, "policy-version", record.envelope)
+            mid = message_id(payload_type("policy-version"), _payload(record.envelope))
+            self._same(record, place, activation.owner, mid)
+            self._policies.activate(activation, place)
+        else:
+            raise ProtocolError(Reason.MALFORMED, f"kind {leaf.kind} does not belong into a ledger.")
+
+    def _hold(self, leaf: LedgerLeaf, record: OpenLeafLine, place: Place) -> None:
+        envelope = parse_envelope(record.envelope)
+        if envelope.kind != "commitment":
+            raise ProtocolError(Reason.MALFORMED, f"a {envelope.kind} is no commitment.")
+        self._same(record, place, record.owner, envelope.mid)
+        key = (record.owner, envelope.mid)
+        if key in self._ledger.held:
+            self._twice(record.owner, place, self._ledger.held[key].place, record.mid)
+            return
+        self._ledger.held[key] = Held(record.owner, envelope.mid, place, leaf.time_ms, record.envelope)
+
+    def _decided(self, decided: Decided) -> None:
+        known = self._ledger.decided.setdefault((decided.owner, decided.mid), decided)
+        if known is not decided:
+            self._twice(decided.owner, decided.place, known.place, decided.mid)
+
+    def _twice(self, owner: str, place: Place, first: Place, mid: bytes) -> None:
+        message = f"{owner} has a second leaf of this kind for this message; the first is in {first}."
+        self._findings.add(Severity.INVALID, "twice", place, message, mid)
+
+    def _same(self, record: OpenLeafLine, place: Place, owner: str, mid: bytes) -> None:
+        if (owner, mid) != (record.owner, record.mid):
+            self._invalid("content", place, "The line's owner or mid is not the content's own.", record)
+
+    def _invalid(self, check: str, place: Place, message: str, record: OpenLeafLine) -> None:
+        self._findings.add(Severity.INVALID, check, place, message, record.mid)
+
+
+def _payload(raw: bytes) -> bytes:
+    return strict_parse(envelope_pb2.Envelope, raw, limit=MAX_CONTENT).payload
+
+
+def _unsigned(message_class: type[M], kind: str, raw: bytes) -> M:
+    """The payload of an envelope that nobody signs; raises ProtocolError."""
+    envelope = strict_parse(envelope_pb2.Envelope, raw, limit=MAX_CONTENT)
+    if envelope.payload_type != payload_type(kind) or envelope.signatures:
+        raise ProtocolError(Reason.MALFORMED, f"it is not an unsigned {kind}.")
+    return strict_parse(message_class, envelope.payload, limit=MAX_CONTENT)

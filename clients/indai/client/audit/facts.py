@@ -1,0 +1,94 @@
+"""What an audit remembers of the files it has read. It grows with commitments, decisions and threads,
+not with leaves whose content is withheld.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+
+from indai.client.audit.report import Place
+from indai.client.exports import Header
+from indai.protocol.messages import Message, ReceiptBody
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An owner's COMMIT leaf, opened. `raw` is the envelope with all signatures; `time_ms` the leaf's."""
+
+    owner: str
+    mid: bytes
+    place: Place
+    time_ms: int
+    raw: bytes
+
+
+class Replay(Enum):
+    """How taking a recorded decision again went."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An owner's decision about one message. `peer`, `start_ms`, `end_ms` are what the policy was asked
+    about.
+    """
+
+    owner: str
+    mid: bytes
+    place: Place
+    permitted: bool
+    replay: Replay
+    peer: str = ""
+    start_ms: int = 0
+    end_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One exported ledger. `kinds` and `times` are those of every leaf, opened or not."""
+
+    file: str
+    header: Header
+    kinds: bytearray = field(default_factory=bytearray)
+    times: array[int] = field(default_factory=lambda: array("Q"))
+    held: dict[tuple[str, bytes], Held] = field(default_factory=dict)
+    decided: dict[tuple[str, bytes], Decided] = field(default_factory=dict)
+    at: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    closed: set[int] = field(default_factory=set)
+
+    def shows(self, owner: str) -> bool:
+        """Whether the export is meant to show this owner's contents."""
+        return self.header.owner in ("", owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A RECEIPT or the offerer's REJECT for one commitment, from a transcript; its signature was
+    verified.
+    """
+
+    message: Message
+    place: Place
+    raw: bytes
+
+    @property
+    def receipt(self) -> ReceiptBody | None:
+        """The body, when it is a RECEIPT."""
+        return self.message.body if isinstance(self.message.body, ReceiptBody) else None
+
+
+@dataclass(slots=True)
+class Transcripts:
+    """What the threads of all files say, by the mid of the commitment."""
+
+    accepted: dict[bytes, list[Held]] = field(default_factory=lambda: defaultdict(list))
+    receipts: dict[bytes, list[Said]] = field(default_factory=lambda: defaultdict(list))
+    refusals: dict[bytes, list[Said]] = field(default_factory=lambda: defaultdict(list))
+    threads: int = 0
+    messages: int = 0

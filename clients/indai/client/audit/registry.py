@@ -1,0 +1,230 @@
+"""Replays a mirror of the registry: its log, its map, every handle's chain. What comes out is the
+history of keys.
+
+A signature is judged at the time in the ledger's leaf. A revocation works from its own time on, but a
+peer may have signed or verified under a head of up to ten minutes before: within that span the
+commitment is contested, not invalid.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from indai.client.audit.findings import Findings
+from indai.client.audit.report import Place, Severity
+from indai.client.audit.trees import Head, TreeReplay, contradictions
+from indai.client.exports import REGISTRY, CheckpointLine, EntryLine, Header, read_export
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.envelope import parse_envelope
+from indai.protocol.errors import IndaiError, InvalidInput, Reason
+from indai.protocol.header import MAX_SKEW_MS, network_id
+from indai.protocol.note import parse_vkey
+from indai.protocol.operations import CREATE, Chain, apply_operation, parse_operation
+from indai.protocol.registryleaf import parse_registry_leaf
+from indai.protocol.sparsemap import SparseMap, map_key, map_value
+from indai.protocol.tlogpolicy import TlogPolicy
+
+# How old a node's view of the registry may be when it signs a meeting.
+MAX_HEAD_AGE_MS = 600_000
+
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A handle's chain as it stood from `time_ms` (the registry's leaf time) on."""
+
+    time_ms: int
+    chain: Chain
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a key may have signed: `fault` is empty if so; `contested` if a later revocation reaches
+    back to it.
+    """
+
+    public_key: bytes = b""
+    fault: str = ""
+    contested: bool = False
+
+
+class KeyHistory:
+    """Who held which keys when, from a verified mirror. `network` is the id that messages name."""
+
+    def __init__(self, network: str) -> None:
+        self.network = network
+        self._current: dict[str, Chain] = {}
+        self._versions: dict[str, list[Version]] = defaultdict(list)
+
+    def add(self, raw: bytes, time_ms: int) -> Chain:
+        """Apply the next operation of the log; raises ProtocolError."""
+        envelope = parse_envelope(raw)
+        operation = parse_operation(envelope)
+        before = self._current.get(operation.handle)
+        # A retired handle may begin again, as another subject.
+        fresh = before is not None and before.ended_at_ms > 0 and operation.type == CREATE
+        chain = apply_operation(None if fresh else before, envelope)
+        self._current[chain.handle] = chain
+        self._versions[chain.subject_id].append(Version(time_ms, chain))
+        return chain
+
+    def judge(self, handle: str, subject: str, key_id: str, time_ms: int, scope: str = "") -> Judgement:
+        """Whether agent key `key_id` of `subject` may sign `scope` at `time_ms`."""
+        versions = self._versions.get(subject)
+        if not versions or versions[-1].chain.handle != handle:
+            return Judgement(fault=f"the registry knows no {handle} with the subject {subject}")
+        listed = next((version for version in versions if version.chain.agent_key(key_id)), None)
+        # Keys never leave the list, so the newest state tells each key's whole life.
+        newest = versions[-1].chain
+        key = newest.agent_key(key_id)
+        if listed is None or key is None:
+            return Judgement(fault=f"{handle} never had the key {key_id}")
+        if time_ms < listed.time_ms - MAX_SKEW_MS:
+            return Judgement(key.public_key, f"the key {key_id} of {handle} was not published yet")
+        try:
+            newest.key_valid_at(key_id, time_ms, scope)
+        except IndaiError as error:
+            fault = error.message.rstrip(".")
+            contested = error.reason is Reason.KEY_REVOKED and time_ms <= (
+                _ended(versions, key_id) + MAX_HEAD_AGE_MS
+            )
+            return Judgement(key.public_key, fault, contested)
+        return Judgement(key.public_key)
+
+    def home_node(self, subject: str, time_ms: int) -> str:
+        """The home node of a subject at a time; empty when it had none."""
+        chain = self._at(subject, time_ms)
+        return chain.state.node if chain else ""
+
+    def homes(self, handle: str) -> set[str]:
+        """Every home node that a handle has ever had."""
+        chain = self._current.get(handle)
+        versions = self._versions[chain.subject_id] if chain else []
+        return {version.chain.state.node for version in versions}
+
+    def ledgers(self, node: str) -> Iterator[tuple[str, str]]:
+        """(origin, verifier key) of every ledger that a node's record has ever named."""
+        subject = self._current[node].subject_id if node in self._current else ""
+        for version in self._versions.get(subject, ()):
+            record = version.chain.state.node_record
+            if record:
+                yield record.ledger_origin, record.ledger_vkey
+
+    def _at(self, subject: str, time_ms: int) -> Chain | None:
+        """The newest version published by then (with the skew of two honest clocks), else the first."""
+        versions = self._versions.get(subject, [])
+        published = [version.chain for version in versions if version.time_ms <= time_ms + MAX_SKEW_MS]
+        return published[-1] if published else (versions[0].chain if versions else None)
+
+
+def _ended(versions: list[Version], key_id: str) -> int:
+    """When the registry published that the key is revoked, or the handle retired."""
+    for version in versions:
+        key = version.chain.agent_key(key_id)
+        if version.chain.ended_at_ms or (key is not None and key.revoked_at_ms):
+            return version.time_ms
+    return 0
+
+
+def replay_registry(
+    path: Path, trust: TlogPolicy | None, findings: Findings, progress: Progress
+) -> tuple[KeyHistory | None, int]:
+    """The key history in a registry's export and the number of its entries; None if it cannot be
+    believed at all.
+    """
+    replay = _Replay(path, trust, findings)
+    try:
+        for line, record in read_export(path):
+            if isinstance(record, EntryLine):
+                replay.entry(line, record)
+                if record.index % 1000 == 0:
+                    progress(path.name, record.index)
+            elif isinstance(record, Header):
+                replay.header(line, record)
+            elif isinstance(record, CheckpointLine):
+                replay.head(line, record)
+    except IndaiError as error:
+        findings.add(Severity.UNREADABLE, "file", _place_of(error, path), error.message)
+    return replay.end()
+
+
+class _Replay:
+    def __init__(self, path: Path, trust: TlogPolicy | None, findings: Findings) -> None:
+        self._path, self._trust, self._findings = path, trust, findings
+        self._vkey = ""
+        self._heads: list[Head] = []
+        self._tree: TreeReplay | None = None
+        self._history: KeyHistory | None = None
+        self._tiles = SparseMap(lambda _: None)
+
+    def header(self, line: int, header: Header) -> None:
+        place = Place(self._path.name, line)
+        if header.of != REGISTRY:
+            message = f"{self._path.name} is not the export of a registry."
+            raise InvalidInput(Reason.INVALID_EXPORT, message, metadata={"line": str(line)})
+        self._vkey = header.vkey
+        try:
+            log = parse_vkey(header.vkey)
+        except IndaiError as error:
+            self._findings.add(Severity.INVALID, "registry-head", place, error.message)
+            return
+        if (header.log, header.network) != (log.name, network_id(log)) or header.node or header.owner:
+            message = f"The header's log, network and key do not belong together ({header.network})."
+            self._findings.add(Severity.INVALID, "registry-head", place, message)
+        self._history = KeyHistory(network_id(log))
+        if self._trust is None:
+            message = f"Nobody said which registry to trust: {header.vkey} is taken from the file itself."
+            self._findings.add(Severity.NOTE, "registry-head", place, message)
+
+    def head(self, line: int, record: CheckpointLine) -> None:
+        place = Place(self._path.name, line)
+        try:
+            checkpoint = self._open(record.note.encode())
+        except IndaiError as error:
+            self._findings.add(Severity.INVALID, "registry-head", place, error.message)
+            self._history = None
+            return
+        self._heads.append(Head(checkpoint, place))
+
+    def _open(self, note: bytes) -> Checkpoint:
+        if self._trust is not None:
+            checkpoint, _ = self._trust.open(note)
+            # The policy may trust several logs; the file speaks for one.
+            open_checkpoint(note, self._vkey)
+            return checkpoint
+        return open_checkpoint(note, self._vkey)[0]
+
+    def entry(self, line: int, record: EntryLine) -> None:
+        place = Place(self._path.name, line, record.index)
+        self._replayed().add(record.entry)
+        if self._history is None:
+            return
+        try:
+            leaf = parse_registry_leaf(record.entry)
+            chain = self._history.add(leaf.operation, leaf.time_ms)
+        except IndaiError as error:
+            self._findings.add(Severity.INVALID, "registry-chain", place, error.message)
+            return
+        value = map_value(chain.handle, chain.subject_id, chain.seq, chain.last_mid)
+        if self._tiles.put(map_key(chain.handle), value) != leaf.map_root:
+            message = f"The map root after this operation of {chain.handle} is not the right one."
+            self._findings.add(Severity.INVALID, "registry-map", place, message)
+
+    def end(self) -> tuple[KeyHistory | None, int]:
+        tree = self._replayed()
+        contradictions(self._heads, self._findings)
+        tree.end()
+        return self._history, tree.size
+
+    def _replayed(self) -> TreeReplay:
+        if self._tree is None:
+            self._tree = TreeReplay(self._path.name, "registry-tree", self._heads, [], self._findings)
+        return self._tree
+
+
+def _place_of(error: IndaiError, path: Path) -> Place:
+    return Place(path.name, int(error.metadata.get("line", "0")))

@@ -1,0 +1,173 @@
+"""The audit as a whole: registry, heads, ledgers and threads, then a verdict for each commitment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from indai.client.audit.commitments import Judge
+from indai.client.audit.contents import ContentReader
+from indai.client.audit.facts import Ledger, Transcripts
+from indai.client.audit.findings import Findings
+from indai.client.audit.registry import KeyHistory, Progress, replay_registry
+from indai.client.audit.report import Counts, Place, Report, Severity
+from indai.client.audit.signatures import SignatureCheck
+from indai.client.audit.threads import ThreadReader
+from indai.client.audit.trees import Head, TreeReplay, contradictions
+from indai.client.exports import (
+    LEDGER,
+    CheckpointLine,
+    Header,
+    LeafLine,
+    MessageLine,
+    OpenLeafLine,
+    read_export,
+)
+from indai.protocol.checkpoint import open_checkpoint
+from indai.protocol.errors import IndaiError
+from indai.protocol.tlogpolicy import TlogPolicy
+
+
+def audit(
+    paths: Sequence[Path],
+    registry: Path | None,
+    trust: TlogPolicy | None = None,
+    progress: Progress = lambda file, done: None,
+) -> Report:
+    """Judge the ledger exports in `paths` against each other and against a mirror of the registry, offline.
+
+    `registry`: a registry's export, without which no key can be judged (INCONCLUSIVE). `trust`: whose
+    registry it must be; without it the file's own key is taken. `progress(file name, records done)` is
+    called now and then. Never raises for what is in a file: whatever is wrong with it is in the report.
+    """
+    findings = Findings()
+    history, entries = None, 0
+    if registry is not None:
+        history, entries = replay_registry(registry, trust, findings, progress)
+    openings = [_open(path, history, findings) for path in paths]
+    heads = [head for opening in openings for head in opening.heads]
+    contradictions(heads, findings)
+    transcripts, signatures = Transcripts(), SignatureCheck(history)
+    ledgers = []
+    for opening in openings:
+        if opening.header is None:
+            continue
+        ledger = Ledger(opening.path.name, opening.header)
+        others = [
+            head
+            for head in heads
+            if head not in opening.heads and head.checkpoint.origin == opening.header.log
+        ]
+        tree = TreeReplay(ledger.file, "ledger-tree", opening.heads, others, findings)
+        contents = ContentReader(ledger, findings)
+        threads = ThreadReader(ledger, transcripts, signatures, findings)
+        _read(opening.path, tree, contents, threads, findings, progress)
+        tree.end()
+        ledgers.append(ledger)
+    commitments = tuple(Judge(ledgers, transcripts, history, signatures, findings).judge())
+    counts = Counts(
+        ledgers=len(ledgers),
+        leaves=sum(len(ledger.kinds) for ledger in ledgers),
+        opened=sum(len(ledger.at) for ledger in ledgers),
+        checkpoints=len(heads),
+        threads=transcripts.threads,
+        messages=transcripts.messages,
+        decisions=sum(len(ledger.decided) for ledger in ledgers),
+        registry_entries=entries,
+    )
+    return Report(commitments, tuple(findings.found), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """The first lines of an export: they are read for all files before any leaf is."""
+
+    path: Path
+    header: Header | None
+    heads: list[Head]
+
+
+def _open(path: Path, history: KeyHistory | None, findings: Findings) -> _Opening:
+    header, heads = None, []
+    try:
+        for line, record in read_export(path):
+            place = Place(path.name, line)
+            if isinstance(record, Header):
+                header = record
+                if not _is_ledger(record, place, history, findings):
+                    return _Opening(path, None, [])
+            elif isinstance(record, CheckpointLine) and header is not None:
+                head = _head(record, header, place, findings)
+                heads += [head] if head else []
+            else:
+                break
+    except IndaiError as error:
+        # The lines up to here count; the whole file is read again for its leaves, and the error reported
+        # then.
+        if header is None:
+            findings.add(Severity.UNREADABLE, "file", _place(path, error), error.message)
+    return _Opening(path, header, heads)
+
+
+def _is_ledger(header: Header, place: Place, history: KeyHistory | None, findings: Findings) -> bool:
+    if header.of != LEDGER:
+        findings.add(
+            Severity.UNREADABLE, "file", place, f"This is the export of a {header.of}, not of a ledger."
+        )
+        return False
+    if history is None:
+        return True
+    if (header.log, header.vkey) not in set(history.ledgers(header.node)):
+        message = (
+            f"The registry's record of {header.node} names no ledger {header.log} with the key {header.vkey}."
+        )
+        findings.add(Severity.INVALID, "ledger-identity", place, message)
+    if header.network != history.network:
+        message = f"The export is of network {header.network}, the registry of {history.network}."
+        findings.add(Severity.INVALID, "ledger-identity", place, message)
+    if header.owner and header.node not in history.homes(header.owner):
+        message = f"{header.owner}, whose export this is, never lived on {header.node}."
+        findings.add(Severity.INVALID, "ledger-identity", place, message)
+    return True
+
+
+def _head(record: CheckpointLine, header: Header, place: Place, findings: Findings) -> Head | None:
+    try:
+        checkpoint, _ = open_checkpoint(record.note.encode(), header.vkey)
+    except IndaiError as error:
+        findings.add(Severity.INVALID, "ledger-head", place, error.message)
+        return None
+    if checkpoint.origin != header.log:
+        message = f"The head is of {checkpoint.origin}, not of {header.log}."
+        findings.add(Severity.INVALID, "ledger-head", place, message)
+        return None
+    return Head(checkpoint, place)
+
+
+def _read(
+    path: Path,
+    tree: TreeReplay,
+    contents: ContentReader,
+    threads: ThreadReader,
+    findings: Findings,
+    progress: Progress,
+) -> None:
+    try:
+        for line, record in read_export(path):
+            if isinstance(record, LeafLine):
+                tree.add(record.leaf)
+                contents.closed(line, record)
+            elif isinstance(record, OpenLeafLine):
+                tree.add(record.leaf)
+                contents.opened(line, record)
+            elif isinstance(record, MessageLine):
+                threads.message(line, record)
+            if line % 1000 == 0:
+                progress(path.name, line)
+    except IndaiError as error:
+        findings.add(Severity.UNREADABLE, "file", _place(path, error), error.message)
+
+
+def _place(path: Path, error: IndaiError) -> Place:
+    return Place(path.name, int(error.metadata.get("line", "0")))

@@ -1,0 +1,87 @@
+"""Whether the right keys signed: the signature itself, and the key's life in the registry."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from indai.client.audit.registry import KeyHistory
+from indai.protocol.envelope import Envelope, verify_signature
+from indai.protocol.errors import ProtocolError
+from indai.v1 import negotiation_pb2
+from indai.v1.envelope_pb2 import Header
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a signature does not count. `check` is `signature`, `key` or `parties`."""
+
+    check: str
+    words: str
+    contested: bool = False
+
+
+class SignatureCheck:
+    """Verifies each signature once, however many files hold it. Without a history nothing can be judged."""
+
+    def __init__(self, history: KeyHistory | None) -> None:
+        self._history = history
+        self._verified: set[bytes] = set()
+
+    @property
+    def network(self) -> str | None:
+        """The network that messages must name."""
+        return self._history.network if self._history else None
+
+    def message(self, envelope: Envelope, header: Header, time_ms: int) -> list[Fault]:
+        """Faults of a message signed by its sender alone."""
+        if len(envelope.signatures) != 1:
+            return [Fault("parties", f"{header.sender} alone signs this message")]
+        signer = negotiation_pb2.Party(
+            handle=header.sender, subject_id=header.sender_subject, key_id=header.key_id
+        )
+        return self._signature(envelope, 0, signer, time_ms)
+
+    def commitment(
+        self, envelope: Envelope, commitment: negotiation_pb2.Commitment, time_ms: int
+    ) -> list[Fault]:
+        """Faults of an OFFER (one signature) or an ACCEPT (all), in party order."""
+        parties = commitment.parties
+        faults = [
+            fault
+            for index, party in enumerate(parties[: len(envelope.signatures)])
+            for fault in self._signature(envelope, index, party, time_ms)
+        ]
+        header = commitment.header
+        named = [(party.handle, party.subject_id) for party in parties[:2]]
+        if named != [
+            (header.sender, header.sender_subject),
+            (header.recipient, header.recipient_subject),
+        ] or (parties[0].key_id != header.key_id):
+            faults.append(Fault("parties", "the parties are not the header's sender and recipient"))
+        if len({party.subject_id for party in parties}) != len(parties) or len(parties) < 2:
+            faults.append(Fault("parties", "a commitment binds at least two different parties"))
+        return faults
+
+    def _signature(
+        self, envelope: Envelope, index: int, signer: negotiation_pb2.Party, time_ms: int
+    ) -> list[Fault]:
+        if envelope.signatures[index].keyid != signer.key_id:
+            words = f"signature {index + 1} names another key than {signer.handle}'s {signer.key_id}"
+            return [Fault("parties", words)]
+        if self._history is None:
+            return []
+        judged = self._history.judge(signer.handle, signer.subject_id, signer.key_id, time_ms, "meet")
+        if judged.public_key and not self._verifies(envelope, index, judged.public_key):
+            return [Fault("signature", f"the signature of {signer.handle} does not verify")]
+        return [Fault("key", judged.fault, judged.contested)] if judged.fault else []
+
+    def _verifies(self, envelope: Envelope, index: int, public_key: bytes) -> bool:
+        seen = hashlib.sha256(envelope.mid + public_key + envelope.signatures[index].sig).digest()
+        if seen not in self._verified:
+            try:
+                verify_signature(envelope, index, public_key)
+            except ProtocolError:
+                return False
+            self._verified.add(seen)
+        return True

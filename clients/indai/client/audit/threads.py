@@ -1,0 +1,123 @@
+"""Replays every thread through the protocol's own state machine, message by message, as its owner holds
+it.
+"""
+
+from __future__ import annotations
+
+from indai.client.audit.facts import Held, Ledger, Said, Transcripts
+from indai.client.audit.findings import Findings
+from indai.client.audit.report import Place, Severity
+from indai.client.audit.signatures import SignatureCheck
+from indai.client.exports import OUT, MessageLine
+from indai.protocol.envelope import Envelope, parse_envelope
+from indai.protocol.errors import IndaiError, ProtocolError, Reason
+from indai.protocol.header import check_form
+from indai.protocol.messages import Message, Move, Payload, describe
+from indai.protocol.negotiation import Thread, apply, open_thread
+from indai.protocol.wire import strict_parse
+from indai.v1 import negotiation_pb2
+
+_PAYLOADS: dict[str, type[Payload]] = {
+    "move": negotiation_pb2.Move,
+    "commitment": negotiation_pb2.Commitment,
+    "receipt": negotiation_pb2.Receipt,
+}
+
+
+class ThreadReader:
+    """Reads the message lines of one export: threads one after the other, each oldest message first."""
+
+    def __init__(
+        self, ledger: Ledger, transcripts: Transcripts, signatures: SignatureCheck, findings: Findings
+    ) -> None:
+        self._ledger, self._transcripts = ledger, transcripts
+        self._signatures, self._findings = signatures, findings
+        self._current: tuple[str, bytes] = ("", b"")
+        self._seen: set[tuple[str, bytes]] = set()
+        self._thread: Thread | None = None
+
+    def message(self, line: int, record: MessageLine) -> None:
+        """The next message line."""
+        place = Place(self._ledger.file, line)
+        self._transcripts.messages += 1
+        if (record.owner, record.thread) != self._current:
+            self._begin(record, place)
+        try:
+            envelope = parse_envelope(record.envelope)
+            payload = _payload(envelope)
+            message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
+            self._check_line(record, envelope, payload)
+            valid = self._check_signatures(envelope, payload, place)
+            self._advance(message)
+        except IndaiError as error:
+            self._findings.add(Severity.INVALID, "transcript", place, error.message, record.mid)
+            return
+        if valid:
+            self._remember(Said(message, place, record.envelope), record.owner)
+
+    def _begin(self, record: MessageLine, place: Place) -> None:
+        self._current, self._thread = (record.owner, record.thread), None
+        if self._current in self._seen:
+            message = f"The thread {record.thread.hex()} of {record.owner} stands in two places."
+            self._findings.add(Severity.INVALID, "transcript", place, message)
+        self._seen.add(self._current)
+        self._transcripts.threads += 1
+
+    def _check_line(self, record: MessageLine, envelope: Envelope, payload: Payload) -> None:
+        """What the line says about the message is what the message says."""
+        header = payload.header
+        check_form(header)
+        if envelope.mid != record.mid or header.thread != record.thread:
+            raise _wrong("the message is not the one, or not of the thread, that its line names")
+        if self._signatures.network not in (None, header.network):
+            raise _wrong(f"the message is of network {header.network}")
+        sender, recipient = header.sender, header.recipient
+        if len(envelope.signatures) > 1:  # an ACCEPT: the offer's own header, cosigned by the other side
+            sender, recipient = recipient, sender
+        owner = sender if record.direction == OUT else recipient
+        if owner != record.owner or not self._ledger.shows(owner):
+            raise _wrong(f"the message is not one of {record.owner} in this direction")
+
+    def _check_signatures(self, envelope: Envelope, payload: Payload, place: Place) -> bool:
+        """Whether all signatures count. One of a commitment is judged again at the time of its leaf."""
+        header = payload.header
+        if isinstance(payload, negotiation_pb2.Commitment):
+            faults = self._signatures.commitment(envelope, payload, header.issued_at_ms)
+        else:
+            faults = self._signatures.message(envelope, header, header.issued_at_ms)
+        for fault in faults:
+            self._findings.add(
+                Severity.INVALID, fault.check, place, f"In a thread: {fault.words}.", envelope.mid
+            )
+        return all(fault.contested for fault in faults)
+
+    def _advance(self, message: Message) -> None:
+        if self._thread is None:
+            self._thread = open_thread(message)
+        elif self._thread.find(*message.identity):
+            raise _wrong("the message stands twice in its thread")
+        else:
+            # When it arrived is nobody's signed word; an ACCEPT's time is judged by the leaf that
+            # followed it.
+            self._thread = apply(self._thread, message, message.expires_at_ms)
+
+    def _remember(self, said: Said, owner: str) -> None:
+        message, offer = said.message, self._thread.offer if self._thread else None
+        if message.move is Move.ACCEPT:
+            accepted = Held(owner, message.mid, said.place, message.issued_at_ms, said.raw)
+            self._transcripts.accepted[message.mid].append(accepted)
+        elif said.receipt is not None:
+            self._transcripts.receipts[said.receipt.mid].append(said)
+        elif message.move is Move.REJECT and offer and offer.sender == message.sender:
+            self._transcripts.refusals[offer.mid].append(said)
+
+
+def _payload(envelope: Envelope) -> Payload:
+    payload_class = _PAYLOADS.get(envelope.kind)
+    if payload_class is None:
+        raise _wrong(f"a {envelope.kind} is no message of a thread")
+    return strict_parse(payload_class, envelope.payload)
+
+
+def _wrong(why: str) -> ProtocolError:
+    return ProtocolError(Reason.ILLEGAL_MOVE, why[:1].upper() + why[1:] + ".")

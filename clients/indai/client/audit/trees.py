@@ -1,0 +1,92 @@
+"""Rebuilds a log's tree from its leaves and compares every signed head on the way (RFC 9162 section
+2.1).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from indai.client.audit.findings import Findings
+from indai.client.audit.report import Place, Severity
+from indai.protocol.checkpoint import Checkpoint
+from indai.protocol.merkle import CompactRange, leaf_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A head whose signature was verified, and the place it was read from."""
+
+    checkpoint: Checkpoint
+    place: Place
+
+
+def contradictions(heads: list[Head], findings: Findings) -> None:
+    """Two verified heads of one log with one size and two roots: the log has shown a split view."""
+    seen: dict[tuple[str, int], Head] = {}
+    for head in heads:
+        known = seen.setdefault((head.checkpoint.origin, head.checkpoint.size), head)
+        if known.checkpoint.root != head.checkpoint.root:
+            message = (
+                f"{head.checkpoint.origin} signed two different heads of size {head.checkpoint.size}; "
+                f"the other one is in {known.place}."
+            )
+            findings.add(Severity.FRAUD, "split-view", head.place, message)
+
+
+class TreeReplay:
+    """One log's leaves in order. `own` are the heads of the file that is read, `others` those of other
+    files.
+    """
+
+    def __init__(
+        self, file: str, check: str, own: list[Head], others: list[Head], findings: Findings
+    ) -> None:
+        self._tree = CompactRange()
+        self._file, self._check, self._findings = file, check, findings
+        self._awaited: dict[int, list[tuple[Head, bool]]] = defaultdict(list)
+        for head in own:
+            self._awaited[head.checkpoint.size].append((head, True))
+        for head in others:
+            self._awaited[head.checkpoint.size].append((head, False))
+        # Where every head failed, that was said already.
+        self._covered = 0
+        self._any = bool(own)
+        self._compare()
+
+    @property
+    def size(self) -> int:
+        """Leaves so far."""
+        return self._tree.size
+
+    def add(self, entry: bytes) -> None:
+        """The next leaf."""
+        self._tree.append(leaf_hash(entry))
+        self._compare()
+
+    def end(self) -> None:
+        """All leaves are in: no head of this file may be beyond them, and one must cover them all."""
+        unreached = [head for heads in self._awaited.values() for head, own in heads if own]
+        if unreached:
+            head = unreached[0]
+            message = f"The head covers {head.checkpoint.size} leaves, and the file has {self._tree.size}."
+            self._findings.add(Severity.INVALID, self._check, head.place, message)
+        elif self._any and self._covered < self._tree.size:
+            message = (
+                f"There are {self._tree.size} leaves, and no signed head covers more than {self._covered}."
+            )
+            self._findings.add(Severity.INVALID, self._check, Place(self._file), message)
+
+    def _compare(self) -> None:
+        for head, own in self._awaited.pop(self._tree.size, ()):
+            if own:
+                self._covered = self._tree.size
+            if head.checkpoint.root == self._tree.root():
+                continue
+            size = head.checkpoint.size
+            if own:
+                message = f"The first {size} leaves do not make the tree whose root was signed."
+                self._findings.add(Severity.INVALID, self._check, head.place, message)
+            else:
+                message = f"The head of size {size} in {head.place} is not one of the tree in {self._file}."
+                self._findings.add(Severity.FRAUD, "split-view", head.place, message)
