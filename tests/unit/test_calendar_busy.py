@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import perf_counter
 from zoneinfo import ZoneInfo
 
 import icalendar
@@ -98,7 +100,7 @@ def test_a_thunderbird_export_with_two_calendars_a_shifted_future_and_free_busy(
     ]
 
 
-# Several calendars in a file and free/busy are beyond the other reader: Thunderbird's is checked by hand above.
+# Several calendars in a file and free/busy are beyond the other reader; Thunderbird's is checked above.
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "thunderbird.ics"])
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York", "Pacific/Apia"])
 def test_an_independent_reader_sees_the_same_meetings(name: str, zone: str) -> None:
@@ -241,6 +243,28 @@ def test_an_event_that_repeats_without_measure_is_refused_and_not_called_free(ru
     data = calendar(*event("DTSTART:20160101T000000Z", "DURATION:PT1S", f"RRULE:{rule}"))
     with pytest.raises(InvalidInput, match="line 4: this event repeats more often"):
         busy(data, "2026-11-01", "2026-12-31")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"SUMMARY" + b";A=" * 200_000 + b":x\r\n",
+        b"SUMMARY;A=" + b"b," * 200_000 + b":x\r\n",
+        b"SUMMARY:x\r\n" + b" \r\n" * 200_000,
+        b"EXDATE:" + b"," * 400_000 + b"\r\n",
+        b"RECURRENCE-ID:20261105T100000Z\r\nDTSTART:20261105T100000Z\r\nEND:VEVENT\r\nBEGIN:VEVENT\r\n"
+        * 1_000
+        + b"DTSTART:20261101T100000Z\r\n"
+        + b"RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30\r\n" * 1_000,
+    ],
+    ids=["parameters", "parameter values", "folds", "empty list", "overrides and rules"],
+)
+def test_reading_takes_time_in_proportion_to_the_file(body: bytes) -> None:
+    data = b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n" + body + b"END:VEVENT\r\nEND:VCALENDAR\r\n"
+    began = perf_counter()
+    with contextlib.suppress(InvalidInput):
+        busy(data, "2026-11-01", "2026-12-01")
+    assert perf_counter() - began < 8  # quadratic ways of reading took minutes
 
 
 @settings(max_examples=250, deadline=None)

@@ -176,15 +176,17 @@ def _keep(component: Component, text: bytes, line: int) -> None:
 
 def _property(name: str, rest: str, line: int) -> Property:
     params: dict[str, str] = {}
-    while rest.startswith(";"):
-        match = _PARAM.match(rest)
+    position = 0
+    # By position, never by cutting the rest off: a line of a million parameters must cost a million steps.
+    while rest.startswith(";", position):
+        match = _PARAM.match(rest, position)
         if match is None:
             raise invalid(f"the parameters of {name} cannot be read", line)
         params[match[1].upper()] = match[2].strip('"')
-        rest = rest[match.end() :]
-    if not rest.startswith(":"):
+        position = match.end()
+    if not rest.startswith(":", position):
         raise invalid(f"the parameters of {name} cannot be read", line)
-    return Property(name, params, rest[1:].strip(), line)
+    return Property(name, params, rest[position + 1 :].strip(), line)
 
 
 _ESCAPE = re.compile(r"\\(.)")
