@@ -48,14 +48,28 @@ def every_schema() -> list[Schema]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[ServerInfo]:
     """One embedded server for the whole run; it is removed at the end."""
-    home = Path(tempfile.mkdtemp(prefix="indai-tests-"))
-    home.chmod(0o711)
+    home = _server_home()
     # No power cut is survived here; tests of crashes start servers of their own, with fsync on.
     server = EmbeddedPostgres(home / "postgres", {"fsync": "off", "max_connections": "100"})
     info = asyncio.run(server.start())
     yield info
     asyncio.run(server.destroy())
     shutil.rmtree(home)
+
+
+@pytest.fixture
+def server_home() -> Iterator[Path]:
+    """A directory for a server of the test's own, which Postgres' account can reach when root runs the tests.
+    """
+    home = _server_home()
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _server_home() -> Path:
+    home = Path(tempfile.mkdtemp(prefix="indai-tests-"))
+    home.chmod(0o711)
+    return home
 
 
 @pytest.fixture(scope="session")

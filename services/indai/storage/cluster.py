@@ -184,8 +184,14 @@ def socket_directory(account: Account, previous: Path | None) -> Path:
     return made
 
 
+def remove_socket_directory(account: Account, path: Path) -> None:
+    """Remove what `socket_directory` made; a pid file's word alone is not enough to delete anything as root."""
+    if path.name.startswith("indai-") and path.is_dir() and account.owns_privately(path):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def write_private(path: Path, content: bytes) -> None:
-    """Write a 0600 file so that `path` holds the old content or all of the new, whatever happens meanwhile."""
+    """Write a 0600 file so that `path` holds the old content or all of the new, whatever happens."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

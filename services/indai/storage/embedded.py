@@ -20,62 +20,31 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 from urllib.parse import quote, urlencode
 
 import asyncpg
-from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
+from indai.protocol.errors import InvalidInput, Reason, Unavailable
 from indai.storage.cluster import (
-    Account,
     locate,
     postgres_account,
     postgres_binaries,
     postgres_major,
-    socket_directory,
+    remove_socket_directory,
     write_private,
 )
-from indai.storage.postmaster import Postmaster, read_pid_file
+from indai.storage.postmaster import read_pid_file
+from indai.storage.programs import SETTINGS, SUPERUSER, Launch, initialise
 
-SUPERUSER, ADMIN, APP = "postgres", "indai_admin", "indai_app"
+ADMIN, APP = "indai_admin", "indai_app"
 DATABASE = "indai"
 
-# Many instances share one machine (every node of a demo has its own), so memory and processes are kept few.
-# Durability is not traded for anything: fsync, full_page_writes and synchronous_commit stay on.
-SETTINGS: Mapping[str, str] = {
-    "listen_addresses": "",
-    "unix_socket_permissions": "0700",
-    "max_connections": "50",
-    "shared_buffers": "32MB",
-    "work_mem": "4MB",
-    "maintenance_work_mem": "32MB",
-    "huge_pages": "off",
-    "io_method": "sync",
-    "jit": "off",
-    "max_worker_processes": "4",
-    "max_parallel_workers_per_gather": "0",
-    "autovacuum_max_workers": "2",
-    "max_wal_senders": "2",
-    "min_wal_size": "32MB",
-    "max_wal_size": "256MB",
-    "fsync": "on",
-    "full_page_writes": "on",
-    "synchronous_commit": "on",
-    "password_encryption": "scram-sha-256",
-    "timezone": "UTC",
-    "log_timezone": "UTC",
-    "log_checkpoints": "off",
-    # By default a failing statement is logged with its literals, which can be somebody's message.
-    "log_min_error_statement": "panic",
-}
-
-_LOG_LIMIT_BYTES = 4 << 20
 _OWNER_WAIT_S = 5.0
 _READY_WAIT_S = 120.0
 _POLL_S = 0.03
@@ -141,27 +110,28 @@ class EmbeddedPostgres:
             try:
                 return await self._start_owned()
             except BaseException:
-                self._release()
+                await self.stop()
                 raise
 
-    async def stop(self) -> None:
-        """Stop the server, adopted or started by us, and give up its ownership. Stopping twice is
-        harmless.
-        """
+    async def stop(self, *, immediately: bool = False) -> None:
+        """Stop the server, adopted or started by us, and give up its ownership. Twice is harmless."""
         if self._base is not None:
             running = read_pid_file(self._base / "cluster")
             if running is not None:
-                await running.stop()
+                await running.stop(immediately=immediately)
                 if running.socket_dir is not None:
-                    shutil.rmtree(running.socket_dir, ignore_errors=True)
+                    remove_socket_directory(postgres_account(), running.socket_dir)
         if self._process is not None:
-            self._process.wait()
+            if self._process.poll() is None:  # it had not written its pid file yet
+                self._process.send_signal(signal.SIGINT)
+            await asyncio.to_thread(self._process.wait)
+            self._process = None
         self._release()
 
     async def destroy(self) -> None:
         """Stop the server and delete the cluster, wherever it lies. There is no way back."""
         base = self._base
-        await self.stop()
+        await self.stop(immediately=True)
         if base is not None:
             shutil.rmtree(base, ignore_errors=True)
         shutil.rmtree(self._data_dir, ignore_errors=True)
@@ -179,9 +149,12 @@ class EmbeddedPostgres:
         binaries = await asyncio.to_thread(postgres_binaries, account)
         passwords = _credentials(self._data_dir, fresh=not pgdata.exists())
         if not pgdata.exists():
-            await asyncio.to_thread(_initialise, self._base, binaries, account, passwords[SUPERUSER])
+            sync = self._settings["fsync"] != "off"
+            await asyncio.to_thread(
+                initialise, self._base, binaries, account, passwords[SUPERUSER], sync=sync
+            )
         _check_version(pgdata)
-        server = _Launch(binaries, pgdata, account, self._settings, self._data_dir / "postgres.log")
+        server = Launch(binaries, pgdata, account, self._settings, self._data_dir / "postgres.log")
         socket_dir, superuser = await self._connect(server, passwords[SUPERUSER])
         try:
             await _bootstrap(superuser, passwords)
@@ -189,12 +162,11 @@ class EmbeddedPostgres:
             await superuser.close()
         return _server_info(socket_dir, passwords)
 
-    async def _connect(self, server: _Launch, password: str) -> tuple[Path, asyncpg.Connection]:
-        """A superuser's connection to the running server; launch it if none runs, wait while it recovers or
-        ends.
-        """
+    async def _connect(self, server: Launch, password: str) -> tuple[Path, asyncpg.Connection]:
+        """A superuser's connection; launch the server if none runs, wait while one recovers or ends."""
         deadline = time.monotonic() + _READY_WAIT_S
-        self._process = None
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None  # polled: a killed child keeps its pid, and so its lock files, until then
         while time.monotonic() < deadline:
             running = read_pid_file(server.pgdata)
             if running is not None and running.is_running():
@@ -241,53 +213,6 @@ class EmbeddedPostgres:
         self._base = None
 
 
-class _Launch:
-    """Starting one server, and what it said if it did not come up."""
-
-    def __init__(
-        self, binaries: Path, pgdata: Path, account: Account, settings: Mapping[str, str], log: Path
-    ) -> None:
-        self.pgdata = pgdata
-        self.log = log
-        self._binaries = binaries
-        self._account = account
-        self._settings = settings
-        self._log_start = 0
-
-    def launch(self, previous: Postmaster | None) -> subprocess.Popen[bytes]:
-        """Start the server; `previous` is what the pid file of one that no longer runs says."""
-        if previous is not None:
-            previous.remove_if_misleading()
-        socket_dir = socket_directory(self._account, previous.socket_dir if previous else None)
-        settings = {**self._settings, "unix_socket_directories": str(socket_dir)}
-        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT_BYTES:
-            self.log.replace(self.log.with_suffix(".log.1"))
-        with open(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
-            self._log_start = os.fstat(log.fileno()).st_size
-            return subprocess.Popen(  # noqa: S603 - fixed program, our own arguments
-                [self._binaries / "postgres", "-D", self.pgdata, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **_as_account(self._account, self.pgdata),
-            )
-
-    def may_be_tried_again(self) -> bool:
-        """Whether it only met the last processes of a killed server, which end as soon as they notice."""
-        return "shared memory block" in self._said()
-
-    def error(self) -> IndaiError:
-        """Why the server gave up."""
-        return _server_error(self._said(), hint=f"See {self.log}.")
-
-    def _said(self) -> str:
-        with self.log.open("rb") as file:
-            file.seek(self._log_start)
-            return file.read().decode(errors="replace")
-
-
 async def _superuser(socket_dir: Path, password: str) -> asyncpg.Connection:
     try:
         return await asyncpg.connect(
@@ -322,46 +247,6 @@ def _credentials(data_dir: Path, *, fresh: bool) -> dict[str, str]:
     return made
 
 
-def _initialise(base: Path, binaries: Path, account: Account, password: str) -> None:
-    """Run initdb beside the final place and rename: a cluster exists whole or not at all."""
-    if not base.is_dir():
-        raise InvalidInput(
-            Reason.INVALID_ARGUMENT,
-            f"The database's directory {base} is gone.",
-            hint="Restore it from a backup, or start with an empty data directory.",
-        )
-    for left_over in base.glob(".init-*"):
-        shutil.rmtree(left_over, ignore_errors=True)
-    staging = Path(tempfile.mkdtemp(prefix=".init-", dir=base))
-    password_file = staging / "password"
-    write_private(password_file, password.encode())
-    if account.switch:
-        os.chown(staging, account.uid, account.gid)
-        os.chown(password_file, account.uid, account.gid)
-    initdb: list[str | Path] = [
-        *(binaries / "initdb", "-D", staging / "cluster", "-U", SUPERUSER),
-        *("--auth-local=scram-sha-256", "--auth-host=reject", f"--pwfile={password_file}"),
-        *("--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-locale"),
-        "--no-instructions",
-    ]
-    done = subprocess.run(  # noqa: S603 - fixed program, our own arguments
-        initdb, capture_output=True, text=True, check=False, **_as_account(account, staging)
-    )
-    if done.returncode:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise _server_error(done.stderr)
-    (staging / "cluster").rename(base / "cluster")
-    shutil.rmtree(staging)
-
-
-def _as_account(account: Account, directory: Path) -> dict[str, Any]:
-    """Popen arguments: the account, and an environment that carries neither our secrets nor PG* variables."""
-    arguments: dict[str, Any] = {"cwd": directory, "env": {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}}
-    if account.switch:
-        arguments |= {"user": account.uid, "group": account.gid, "extra_groups": []}
-    return arguments
-
-
 def _check_version(pgdata: Path) -> None:
     found, ours = (pgdata / "PG_VERSION").read_text().strip(), postgres_major()
     if found != str(ours):
@@ -384,19 +269,6 @@ async def _bootstrap(superuser: asyncpg.Connection, passwords: Mapping[str, str]
     # In the template, so that every database made later has it; only a superuser may install it.
     await superuser.execute("CREATE EXTENSION IF NOT EXISTS vector")
     await superuser.execute(f"CREATE DATABASE {DATABASE} OWNER {ADMIN}")
-
-
-def _server_error(output: str, hint: str = "") -> IndaiError:
-    """What initdb or the server said before it gave up, as one of our errors."""
-    if "No space left on device" in output:
-        return Unavailable(
-            Reason.STORAGE_FULL,
-            "The disk with the data directory is full.",
-            hint="Free some space and start again.",
-        )
-    lines = [line for line in output.splitlines() if "FATAL" in line or "error:" in line]
-    last = lines[-1].partition("FATAL:")[2].strip() or lines[-1] if lines else "it gave no reason"
-    return Unavailable(Reason.DATABASE_UNAVAILABLE, f"Postgres did not start: {last}.", hint=hint)
 
 
 @contextlib.contextmanager

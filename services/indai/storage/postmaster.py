@@ -45,11 +45,11 @@ class Postmaster:
         if psutil.pid_exists(self.pid) and not in_use:
             (self.pgdata / "postmaster.pid").unlink(missing_ok=True)
 
-    async def stop(self) -> None:
+    async def stop(self, *, immediately: bool = False) -> None:
         """Fast shutdown (open transactions roll back, a checkpoint is written); an immediate one if that
         hangs.
         """
-        for how in (signal.SIGINT, signal.SIGQUIT):
+        for how in (signal.SIGQUIT,) if immediately else (signal.SIGINT, signal.SIGQUIT):
             if not self.is_running():
                 return
             try:
