@@ -116,12 +116,16 @@ def wakes_at(side: Side) -> int | None:
 
 def _start(event: OwnerStarts) -> Next:
     side = Side(Role.INITIATOR, event.owner, event.peer, event.thread, Phase.NEGOTIATING)
-    return _consult(side, Question.PROPOSE_WISH, event.wish, approved=False)
+    return _consult(side, _to_sign(event.wish), event.wish, approved=False)
 
 
 def _consult(side: Side, question: Question, terms: MeetWish | MeetTerms, *, approved: bool) -> Next:
     asked = replace(side, phase=Phase.NEGOTIATING, question=question, terms=terms, approved=approved)
     return asked, (Consult(question, terms, approved),)
+
+
+def _to_sign(terms: MeetWish | MeetTerms) -> Question:
+    return Question.PROPOSE_WISH if isinstance(terms, MeetWish) else Question.SIGN_TERMS
 
 
 def _host_answers(side: Side, answer: HostAnswers, now_ms: int) -> Next:
@@ -197,8 +201,7 @@ def _owner_answers(side: Side, approved: bool, now_ms: int) -> Next:
         return _tick(side, now_ms)
     if not approved:
         return _refuse(side, DECLINED)
-    question = Question.SIGN_TERMS if side.thread else Question.PROPOSE_WISH
-    return _consult(side, question, side.terms, approved=True)
+    return _consult(side, _to_sign(side.terms), side.terms, approved=True)
 
 
 def _owner_withdraws(side: Side) -> Next:
@@ -299,7 +302,7 @@ def _receive_accept(side: Side, thread: Thread, message: Message, now_ms: int) -
     side = replace(side, thread=thread)
     if thread.status is not Status.ACCEPTED or thread.turn != side.owner:
         return side, ()  # it crossed our own withdrawal, or was overtaken by the peer's
-    if side.sending is not None or side.offer is None:
+    if side.offer is None:
         raise RuntimeError("an ACCEPT without an offer of ours")
     decision = decide_accept(side.offer, offer_expires_ms, now_ms)
     if decision is OfferState.COMMITTED:

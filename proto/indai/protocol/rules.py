@@ -18,6 +18,9 @@ _ENVELOPE = "The signed envelope"
 _HEADER = "The signed envelope: header"
 _HANDLES = "Handles and the registry"
 _LOGS = "Logs"
+_MESSAGE = "Negotiation: messages"
+_THREAD = "Negotiation: threads"
+_PARTY = "Negotiation: parties"
 
 _RULES = (
     Rule("HND-01", "A handle is authority/name, authority/name/sub, or a domain name of its own.", _HANDLES),
@@ -96,6 +99,85 @@ _RULES = (
     Rule("LOG-06", "A checkpoint is believed only when its cosignatures reach the policy's quorum.", _LOGS),
     Rule("LOG-07", "A ledger leaf has 42 bytes and opens only to the envelope it was made for.", _LOGS),
     Rule("LOG-08", "A tile holds 1 to 256 hashes or entries, all of them.", _LOGS),
+    Rule(
+        "NEG-01",
+        "A message says exactly one thing; a commitment has one signature or all, anything else one.",
+        _MESSAGE,
+    ),
+    Rule(
+        "NEG-02",
+        "Text is bounded and holds no control characters; a refusal's reason is a name in capitals.",
+        _MESSAGE,
+    ),
+    Rule("NEG-03", "A wish has 1 to 1440 minutes and 1 to 32 windows, each long enough for it.", _MESSAGE),
+    Rule("NEG-04", "Terms have a slot of at most 1440 minutes that ends after it begins.", _MESSAGE),
+    Rule("NEG-05", "A message expires after it is issued; an offer within 24 hours.", _MESSAGE),
+    Rule(
+        "NEG-06",
+        "A message is between two different subjects; the offerer is the first of a commitment's parties.",
+        _MESSAGE,
+    ),
+    Rule("NEG-07", "A HOLD has a deadline, at most 7 days after it is issued.", _MESSAGE),
+    Rule("NEG-10", "The first move is the initiator's: a PROPOSE, or an OFFER.", _THREAD),
+    Rule("NEG-11", "Every message of a thread is between its two parties.", _THREAD),
+    Rule("NEG-12", "Only the last recipient may answer.", _THREAD),
+    Rule(
+        "NEG-13",
+        "An answer names the wish, offer or acceptance that stands; what has not arrived is waited for.",
+        _THREAD,
+    ),
+    Rule(
+        "NEG-14",
+        "A COUNTER or a new OFFER replaces what it answers in full; an acceptance is not countered.",
+        _THREAD,
+    ),
+    Rule(
+        "NEG-15", "An OFFER that answers a wish lies within one of its windows and has its length.", _THREAD
+    ),
+    Rule(
+        "NEG-16",
+        "An ACCEPT answers the standing, unexpired OFFER under the same mid and has no terms of its own.",
+        _THREAD,
+    ),
+    Rule("NEG-17", "A RECEIPT is the offerer's answer to an ACCEPT and names its commitment.", _THREAD),
+    Rule("NEG-18", "A HOLD keeps the turn; there is one for each turn.", _THREAD),
+    Rule("NEG-19", "A REJECT comes from who must answer; after an acceptance its reason is LAPSED.", _THREAD),
+    Rule("NEG-20", "A party withdraws once, and only its own newest proposal, offer or acceptance.", _THREAD),
+    Rule("NEG-21", "What has ended stays ended.", _THREAD),
+    Rule("NEG-22", "A retransmission has no effect.", _THREAD),
+    Rule(
+        "NEG-23", "A thread has at most 8 moves: up to 7 PROPOSE, COUNTER and OFFER, and the ACCEPT.", _THREAD
+    ),
+    Rule("NEG-24", "Three moves in a row that bring nothing new end the thread in an impasse.", _THREAD),
+    Rule("NEG-25", "What crossed a WITHDRAW is recorded on both sides and has no effect.", _THREAD),
+    Rule("NEG-26", "The offerer alone decides, once, by its own clock: COMMITTED or LAPSED.", _THREAD),
+    Rule(
+        "NEG-30",
+        "A slot is reserved in the step that signs for it and released in the step that ends it.",
+        _PARTY,
+    ),
+    Rule(
+        "NEG-31",
+        "The acceptor keeps its reservation until RECEIPT, REJECT or the offerer's WITHDRAW.",
+        _PARTY,
+    ),
+    Rule(
+        "NEG-32",
+        "An owner hears that a meeting is confirmed only when the RECEIPT is signed or held.",
+        _PARTY,
+    ),
+    Rule("NEG-33", "An owner's silence is a no at the deadline.", _PARTY),
+    Rule(
+        "NEG-34", "What an owner approved is exactly what is signed; anything else is a new question.", _PARTY
+    ),
+    Rule(
+        "NEG-35", "An acceptor without an answer past expiry and grace is in doubt, and may withdraw.", _PARTY
+    ),
+    Rule(
+        "NEG-36",
+        "Both sides append a COMMIT leaf: the offerer when it decides, the acceptor at the RECEIPT.",
+        _PARTY,
+    ),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _RULES}
