@@ -1,0 +1,190 @@
+"""Rotation keys in files that stay offline, and the operations that are signed with them.
+
+A key file is JSON with the seed, readable by its owner alone; nothing here ever sends one anywhere. The functions
+below build finished operations: sign them on any machine, submit them from another.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from indai.protocol.envelope import Envelope
+from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
+from indai.protocol.handles import Handle
+from indai.protocol.handlestate import AgentKey, HandleState, NodeRecord
+from indai.protocol.keys import SEED_BYTES, SigningKey
+from indai.protocol.operations import (
+    CREATE,
+    MAX_SKEW_MS,
+    NONCE_BYTES,
+    REVOKE,
+    TOMBSTONE,
+    UPDATE,
+    Chain,
+    Type,
+    build_operation,
+)
+
+_FORMAT = "ind.ai rotation key"
+_VERSION = 1
+
+
+def create_key_file(path: Path) -> SigningKey:
+    """A new rotation key in a new file of mode 0600; raises Refused(ALREADY_EXISTS), never overwrites."""
+    key = SigningKey.generate()
+    document = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "key_id": key.key_id,
+        "public_key": base64.b64encode(key.public_key).decode("ascii"),
+        "seed": base64.b64encode(key.seed).decode("ascii"),
+    }
+    try:
+        # The mode is set as the file is made: there is no moment at which others can read it.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        message = f"The key file {path} exists already and is not overwritten."
+        raise Refused(Reason.ALREADY_EXISTS, message, hint="choose another name") from None
+    except OSError as error:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, f"The key file {path} cannot be written.") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+def load_key_file(path: Path) -> SigningKey:
+    """The rotation key in a file; raises Refused(PERMISSION_DENIED) if others may read it, InvalidInput."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(65_536)
+    except OSError as error:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, f"The key file {path} cannot be read.") from error
+    if stat.S_IMODE(mode) & 0o077:
+        message = f"The key file {path} can be read by others than its owner."
+        raise Refused(Reason.PERMISSION_DENIED, message, hint=f"run: chmod 600 {path}")
+    try:
+        document = json.loads(data)
+        known = document["format"] == _FORMAT and document["version"] == _VERSION
+        seed = base64.b64decode(document["seed"], validate=True)
+        key_id = document["key_id"]
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        known, seed, key_id = False, b"", ""
+    if not known or len(seed) != SEED_BYTES or (key := SigningKey.from_seed(seed)).key_id != key_id:
+        # `from None`: the parser's own error would quote the file.
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT, f"{path} is not a rotation key file, or damaged."
+        ) from None
+    return key
+
+
+def new_agent_key(
+    public_key: bytes, now_ms: int, *, scopes: Sequence[str] = (), valid_until_ms: int = 0
+) -> AgentKey:
+    """An agent key that is valid at once, also on a clock that is up to two minutes behind this one."""
+    return AgentKey(public_key, now_ms - MAX_SKEW_MS, valid_until_ms, scopes=tuple(scopes))
+
+
+def claim(
+    handle: str,
+    registry: str,
+    rotation_keys: Sequence[SigningKey],
+    *,
+    now_ms: int,
+    agent_keys: Sequence[AgentKey] = (),
+    node: str = "",
+    node_record: NodeRecord | None = None,
+    intents: Sequence[str] = (),
+) -> Envelope:
+    """The CREATE that claims `handle` at the registry of this log origin, signed by the first rotation key.
+
+    A person names a home `node`; a node has a `node_record`. Raises ProtocolError(INVALID_OPERATION), InvalidInput.
+    """
+    state = HandleState(
+        tuple(key.public_key for key in rotation_keys), tuple(agent_keys), node, node_record, tuple(intents)
+    )
+    return build_operation(
+        CREATE,
+        None,
+        state,
+        rotation_keys[0],
+        issued_at_ms=now_ms,
+        nonce=os.urandom(NONCE_BYTES),
+        handle=str(Handle.parse(handle)),
+        registry=registry,
+    )
+
+
+def add_agent_key(chain: Chain, signer: SigningKey, key: AgentKey, *, now_ms: int) -> Envelope:
+    """The UPDATE that lists one more agent key."""
+    return _next(UPDATE, chain, replace(chain.state, agent_keys=(*chain.state.agent_keys, key)), signer, now_ms)
+
+
+def rotate_agent_key(
+    chain: Chain, signer: SigningKey, old_key_id: str, new: AgentKey, *, now_ms: int
+) -> Envelope:
+    """The REVOKE that puts agent key `new` in the place of another, which ends now."""
+    revoked = _revoke(chain, old_key_id, _not_before(chain, now_ms))
+    return _next(REVOKE, chain, replace(revoked, agent_keys=(*revoked.agent_keys, new)), signer, now_ms)
+
+
+def revoke_agent_key(chain: Chain, signer: SigningKey, key_id: str, *, now_ms: int) -> Envelope:
+    """The REVOKE that ends an agent key now; raises NotFound for a key that is not listed or is revoked."""
+    return _next(REVOKE, chain, _revoke(chain, key_id, _not_before(chain, now_ms)), signer, now_ms)
+
+
+def set_node(chain: Chain, signer: SigningKey, node: str, *, now_ms: int) -> Envelope:
+    """The UPDATE that moves a person's handle to another home node."""
+    named = str(Handle.parse(node))
+    return _next(UPDATE, chain, replace(chain.state, node=named, node_record=None), signer, now_ms)
+
+
+def set_node_record(chain: Chain, signer: SigningKey, record: NodeRecord, *, now_ms: int) -> Envelope:
+    """The UPDATE that gives a node another address, TLS key or ledger."""
+    return _next(UPDATE, chain, replace(chain.state, node="", node_record=record), signer, now_ms)
+
+
+def set_intents(chain: Chain, signer: SigningKey, intents: Sequence[str], *, now_ms: int) -> Envelope:
+    """The UPDATE that changes which intents a handle answers."""
+    return _next(UPDATE, chain, replace(chain.state, intents=tuple(intents)), signer, now_ms)
+
+
+def rotate_rotation_keys(
+    chain: Chain, signer: SigningKey, public_keys: Sequence[bytes], *, now_ms: int
+) -> Envelope:
+    """The UPDATE that replaces the rotation keys, highest authority first; `signer` is one of the old ones."""
+    return _next(UPDATE, chain, replace(chain.state, rotation_keys=tuple(public_keys)), signer, now_ms)
+
+
+def retire(chain: Chain, signer: SigningKey, *, now_ms: int) -> Envelope:
+    """The TOMBSTONE that ends a handle for good."""
+    return _next(TOMBSTONE, chain, None, signer, now_ms)
+
+
+def _next(kind: Type, chain: Chain, state: HandleState | None, signer: SigningKey, now_ms: int) -> Envelope:
+    issued = _not_before(chain, now_ms)
+    return build_operation(kind, chain, state, signer, issued_at_ms=issued, nonce=os.urandom(NONCE_BYTES))
+
+
+def _not_before(chain: Chain, now_ms: int) -> int:
+    """Now, or the time of the operation before where that machine's clock was ahead of this one."""
+    return max(now_ms, chain.history[-1].issued_at_ms)
+
+
+def _revoke(chain: Chain, key_id: str, at_ms: int) -> HandleState:
+    key = chain.agent_key(key_id)
+    if key is None or key.revoked_at_ms:
+        message = f"{chain.handle} has no agent key {key_id} that could be revoked."
+        raise NotFound(Reason.NOT_FOUND, message, hint="list its keys with `indai handle show`")
+    keys = (replace(k, revoked_at_ms=at_ms) if k == key else k for k in chain.state.agent_keys)
+    return replace(chain.state, agent_keys=tuple(keys))

@@ -1,0 +1,153 @@
+"""The newest registry head a client has verified, kept over restarts: what makes the log unable to take back.
+
+Every head that is accepted is signed, not from the future, and proved to extend the one kept. Two heads that cannot
+both belong to one log are kept, both, as evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from indai.client.network import Head, NetworkPolicy
+from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Unavailable
+from indai.protocol.merkle import verify_consistency
+
+MAX_SKEW_MS = 120_000
+
+
+class HeadKeeper:
+    """Holds one network's newest head; `kept` only ever moves forward.
+
+    With `path`, the head is also in that file (written when the log has grown), and evidence of a split view in
+    files beside it. Raises InvalidInput at construction for a file of another network.
+    """
+
+    def __init__(self, policy: NetworkPolicy, clock: Callable[[], int], path: Path | None) -> None:
+        self.policy = policy
+        self._clock = clock
+        self._path = path
+        self._writing = asyncio.Lock()
+        self._stored_size = 0
+        self.kept: Head | None = self._load()
+
+    @property
+    def size(self) -> int:
+        """The size to ask a consistency proof from; 0 when nothing is known."""
+        return self.kept.size if self.kept else 0
+
+    def accept(self, note: bytes, since: Head | None, proof: Sequence[bytes]) -> Head | None:
+        """Verify a head that was asked for when `since` was kept.
+
+        None when another head has been kept meanwhile which this one is not linked to: ask again. Raises
+        ProtocolError: BAD_SIGNATURE, BAD_CHECKPOINT, SPLIT_VIEW or LOG_ROLLED_BACK; Unavailable(STALE_HEAD) for a
+        head older than the one kept.
+        """
+        head = self.policy.open(note)
+        if head.time_ms > self._clock() + MAX_SKEW_MS:
+            message = "The registry's head is from the future: its clock or this machine's is wrong."
+            raise ProtocolError(Reason.BAD_CHECKPOINT, message, rule="REG-13")
+        if self.kept is not None and head.size == self.kept.size and head.root != self.kept.root:
+            raise self._contradiction(Reason.SPLIT_VIEW, self.kept, head)
+        if since is not None:
+            self._check_extends(since, head, proof)
+        linked = since is not None and self.kept is not None and since.size == self.kept.size
+        if self.kept is not None and head.size != self.kept.size and not linked:
+            return None
+        if self.kept is None or head.size > self.kept.size or head.time_ms > self.kept.time_ms:
+            self.kept = head
+        return head
+
+    def check_fresh(self, head: Head, max_age_ms: int) -> None:
+        """Raises Unavailable(STALE_HEAD) when the head's time is more than `max_age_ms` ago."""
+        age = self._clock() - head.time_ms
+        if age > max_age_ms:
+            raise Unavailable(
+                Reason.STALE_HEAD,
+                f"The registry's newest head is {age // 1000} s old, and this needs one of {max_age_ms // 1000} s.",
+                hint="try again when the registry is back",
+                metadata={"rule": "REG-13"},
+            )
+
+    async def save(self) -> None:
+        """Write the head to its file if the log has grown since the last time."""
+        async with self._writing:
+            head = self.kept
+            if self._path is None or head is None or head.size <= self._stored_size:
+                return
+            await asyncio.to_thread(_write, self._path, self._document([head]))
+            self._stored_size = head.size
+
+    def _check_extends(self, since: Head, head: Head, proof: Sequence[bytes]) -> None:
+        if head.size < since.size:
+            # An older answer may be late or from a slow mirror; a smaller tree signed later is a broken promise.
+            if head.time_ms > since.time_ms:
+                raise self._contradiction(Reason.LOG_ROLLED_BACK, since, head)
+            message = f"The registry answered with a head of size {head.size}, older than the one known."
+            raise Unavailable(Reason.STALE_HEAD, message, hint="try again", metadata={"rule": "REG-12"})
+        if since.size == 0:
+            return
+        try:
+            verify_consistency(since.size, since.root, head.size, head.root, proof)
+        except ProtocolError:
+            raise self._contradiction(Reason.SPLIT_VIEW, since, head) from None
+
+    def _contradiction(self, reason: Reason, one: Head, other: Head) -> ProtocolError:
+        where = ""
+        if self._path is not None:
+            evidence = self._path.with_name(f"{self._path.name}.split-{one.size}-{other.size}")
+            # At once, also in the middle of an event loop: it is one small file, once in the life of a network.
+            _write(evidence, self._document([one, other]))
+            where = f"both signed notes are in {evidence}"
+        what = "signed a smaller log later" if reason is Reason.LOG_ROLLED_BACK else "signed two histories"
+        message = f"The registry {self.policy.origin} {what}: sizes {one.size} and {other.size} do not agree."
+        return SplitView(reason, message, one.note, other.note, hint=where)
+
+    def _document(self, heads: Sequence[Head]) -> bytes:
+        notes = [head.note.decode("utf-8") for head in heads]
+        return json.dumps({"network": self.policy.network, "heads": notes}, indent=1).encode("utf-8")
+
+    def _load(self) -> Head | None:
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            document = json.loads(self._path.read_bytes())
+            network, note = document["network"], document["heads"][0].encode("utf-8")
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise self._unusable("cannot be read") from error
+        if network != self.policy.network:
+            raise self._unusable(f"is of another network than {self.policy.network}")
+        try:
+            head = self.policy.open(note)
+        except IndaiError as error:
+            raise self._unusable("does not verify") from error
+        self._stored_size = head.size
+        return head
+
+    def _unusable(self, why: str) -> InvalidInput:
+        return InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            f"The file of the last registry head, {self._path}, {why}.",
+            hint="if you are sure, remove it: the protection against a registry that rewrites history starts anew",
+        )
+
+
+class SplitView(ProtocolError):
+    """The registry's log contradicts itself; `notes` are the two signed heads."""
+
+    def __init__(self, reason: Reason, message: str, one: bytes, other: bytes, *, hint: str) -> None:
+        super().__init__(reason, message, rule="REG-12", hint=hint)
+        self.notes = (one, other)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: a killed process leaves the old or the new one."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

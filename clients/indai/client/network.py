@@ -1,0 +1,116 @@
+"""Which network this is: the registry's log key, and whose cosignatures give its heads their time.
+
+The file is a C2SP tlog-policy with one log. The log's origin is `<authority>/registry`, so the authority needs no
+line of its own; the log's second key stands in it as the witness `clock`, on which the quorum rests until there are
+independent witnesses. `indai up` writes the file; another network's client needs a copy of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from indai.protocol.checkpoint import Checkpoint
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason
+from indai.protocol.handles import Handle
+from indai.protocol.note import Verifier
+from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
+
+_SUFFIX = "/registry"
+_HEADER = "# The registry this program believes: its log, and who vouches for the time of its heads.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A verified head of the registry's log: the signed note, what it says, its time in ms since the epoch."""
+
+    note: bytes
+    checkpoint: Checkpoint
+    time_ms: int
+
+    @property
+    def size(self) -> int:
+        """Number of leaves."""
+        return self.checkpoint.size
+
+    @property
+    def root(self) -> bytes:
+        """Root of the tree, 32 bytes."""
+        return self.checkpoint.root
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPolicy:
+    """The trusted keys of one network's registry."""
+
+    policy: TlogPolicy
+
+    def __post_init__(self) -> None:
+        if len(self.policy.logs) != 1 or not self.policy.logs[0].name.endswith(_SUFFIX):
+            raise _invalid("it must have one log, <authority>/registry")
+        if self.policy.quorum == "none":
+            raise _invalid("it needs a quorum, since heads have no other time")
+        Handle(self.authority)
+
+    @classmethod
+    def of_registry(cls, log: Verifier, clock: Verifier) -> NetworkPolicy:
+        """The policy of a registry that vouches for the time of its heads itself."""
+        return cls(TlogPolicy((log,), {"clock": clock}, {}, "clock"))
+
+    @classmethod
+    def parse(cls, text: str) -> NetworkPolicy:
+        """Read the text of a policy file; raises InvalidInput(INVALID_ARGUMENT)."""
+        return cls(parse_policy(text.encode("utf-8")))
+
+    @classmethod
+    def load(cls, path: Path) -> NetworkPolicy:
+        """Read a policy file; raises InvalidInput(INVALID_ARGUMENT)."""
+        try:
+            return cls.parse(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise _invalid(f"{path} cannot be read") from error
+
+    def dump(self, path: Path) -> None:
+        """Write the policy file."""
+        path.write_text(self.format(), "utf-8")
+
+    def format(self) -> str:
+        """The text of the policy file."""
+        return _HEADER + self.policy.format()
+
+    @property
+    def log(self) -> Verifier:
+        """The registry's log key."""
+        return self.policy.logs[0]
+
+    @property
+    def origin(self) -> str:
+        """The origin of the registry's log; every operation names it."""
+        return self.log.name
+
+    @property
+    def authority(self) -> str:
+        """The domain under which this registry names handles."""
+        return self.origin.removesuffix(_SUFFIX)
+
+    @property
+    def network(self) -> str:
+        """What every message names: the origin, `+` and the hex hash of the log's key."""
+        return f"{self.origin}+{self.log.key_hash.hex()}"
+
+    def open(self, note: bytes) -> Head:
+        """Verify a head's note; raises ProtocolError (BAD_SIGNATURE, BAD_CHECKPOINT or MALFORMED)."""
+        checkpoint, cosignatures = self.policy.open(note)
+        time_s = self.policy.time(cosignatures)
+        if time_s is None:
+            message = "The registry's head carries no time that the policy accepts."
+            raise ProtocolError(Reason.BAD_CHECKPOINT, message, rule="REG-13")
+        return Head(note, checkpoint, time_s * 1000)
+
+
+def _invalid(why: str) -> InvalidInput:
+    return InvalidInput(
+        Reason.INVALID_ARGUMENT,
+        f"This is not the policy of a network: {why}.",
+        hint="use the file that `indai up` of that network wrote",
+    )

@@ -1,0 +1,240 @@
+"""Handles resolved and verified: a registry cannot make this module believe what it cannot prove.
+
+A look-up asks for the newest head, the chain and the proofs at once, and checks all of them. What was verified stays
+in memory. `tail` reads the log's new entries, proves that it saw all of them, and forgets the handles they are
+about; so an answer from memory is as fresh as the last tail and costs no round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from indai.client.heads import HeadKeeper
+from indai.client.lookups import touched_handles, verify_lookup
+from indai.client.network import Head, NetworkPolicy
+from indai.protocol.errors import IndaiError, NotFound, Reason, Unavailable
+from indai.protocol.handles import Handle
+from indai.protocol.handlestate import HandleState
+from indai.protocol.operations import Chain
+from indai.v1 import registry_pb2
+from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+
+DEFAULT_MAX_AGE_MS = 600_000
+MAX_CACHED = 20_000
+MAX_TAILED = 10_000  # entries read one by one; over a larger gap it is cheaper to forget everything
+PAGE = 500
+CONCURRENT = 16
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A handle's verified history as of `head`."""
+
+    chain: Chain
+    head: Head
+
+    @property
+    def handle(self) -> str:
+        """The handle."""
+        return self.chain.handle
+
+    @property
+    def subject_id(self) -> str:
+        """The subject: what to pin."""
+        return self.chain.subject_id
+
+    @property
+    def state(self) -> HandleState:
+        """The newest state; see `chain.ended_at_ms` for a handle that was retired."""
+        return self.chain.state
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the registry proved about a handle at a head: its chain, or None for "not taken"."""
+
+    chain: Chain | None
+    head: Head
+
+
+class Resolver:
+    """Resolves handles of one network through a registry's stub (over a channel that raises IndaiError only).
+
+    `clock` gives ms since the epoch. With `state_path` the last head survives restarts. One event loop owns an
+    object; nothing awaits between reading the kept head and using it, which is what replaces locks here.
+    """
+
+    def __init__(
+        self,
+        stub: RegistryServiceAsyncStub,
+        policy: NetworkPolicy,
+        clock: Callable[[], int],
+        state_path: Path | None = None,
+    ) -> None:
+        self.policy = policy
+        self._stub = stub
+        self._clock = clock
+        self._heads = HeadKeeper(policy, clock, state_path)
+        # Everything cached is right at `_tailed` too, if it was verified at a smaller head: `tail` sees to it.
+        self._tailed = self._heads.kept
+        self._cache: OrderedDict[str, _Known] = OrderedDict()
+        self._running: dict[str, asyncio.Task[_Known]] = {}
+        self._tailing = asyncio.Lock()
+
+    @property
+    def head(self) -> Head | None:
+        """The newest verified head."""
+        return self._heads.kept
+
+    async def resolve(self, handle: str, *, max_age_ms: int = DEFAULT_MAX_AGE_MS) -> Resolved:
+        """The verified state of `handle`, as of a head at most `max_age_ms` old.
+
+        Raises NotFound for a handle proved not to exist, Unavailable (STALE_HEAD, or UNREACHABLE from the channel),
+        ProtocolError (BAD_PROOF, BAD_CHECKPOINT, BAD_SIGNATURE, SPLIT_VIEW, LOG_ROLLED_BACK, INVALID_OPERATION),
+        InvalidInput for what is no handle.
+        """
+        name = str(Handle.parse(handle))
+        known = self._cached(name, max_age_ms)
+        if known is None:
+            known = await self._shared_lookup(name)
+            self._heads.check_fresh(known.head, max_age_ms)
+        if known.chain is None:
+            message = f"The handle {name} is not taken."
+            raise NotFound(Reason.NOT_FOUND, message, hint="check the spelling")
+        return Resolved(known.chain, known.head)
+
+    async def resolve_many(
+        self, handles: Iterable[str], *, max_age_ms: int = DEFAULT_MAX_AGE_MS
+    ) -> dict[str, Resolved | IndaiError]:
+        """`resolve` for each of `handles`, a few at a time; an error stands in the place of its handle."""
+        gate = asyncio.Semaphore(CONCURRENT)
+
+        async def one(handle: str) -> Resolved | IndaiError:
+            async with gate:
+                try:
+                    return await self.resolve(handle, max_age_ms=max_age_ms)
+                except IndaiError as error:
+                    return error
+
+        wanted = list(dict.fromkeys(handles))
+        return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
+
+    async def node_of(self, person: Resolved, *, max_age_ms: int = DEFAULT_MAX_AGE_MS) -> Resolved:
+        """The node that answers for `person` (a node answers for itself); raises NotFound when there is none."""
+        if person.state.node_record is not None:
+            return person
+        if not person.state.node:
+            raise NotFound(Reason.NOT_FOUND, f"{person.handle} has no node, so nobody answers for it.")
+        node = await self.resolve(person.state.node, max_age_ms=max_age_ms)
+        if node.state.node_record is None or node.chain.ended_at_ms:
+            raise NotFound(Reason.NOT_FOUND, f"{node.handle}, the node of {person.handle}, is no node.")
+        return node
+
+    async def tail(self) -> Head:
+        """Read what is new in the log and forget the handles it touches; the owner calls it every 15 s or sooner.
+
+        Raises as `resolve`. After an error nothing is believed to be newer than before.
+        """
+        async with self._tailing:
+            head, proof = await self._newest_since(self._tailed)
+            await self._forget_touched(self._tailed, head, proof)
+            self._tailed = head
+        await self._heads.save()
+        return head
+
+    def _cached(self, handle: str, max_age_ms: int) -> _Known | None:
+        known = self._cache.get(handle)
+        if known is None:
+            return None
+        tailed = self._tailed
+        # Later times of the same head count too: a head is re-issued while the log stands still.
+        newest = tailed if tailed is not None and tailed.size >= known.head.size else known.head
+        if self._clock() - newest.time_ms > max_age_ms:
+            return None
+        self._cache.move_to_end(handle)
+        return known if newest is known.head else _Known(known.chain, newest)
+
+    async def _shared_lookup(self, handle: str) -> _Known:
+        """One look-up for all who ask for `handle` at the same time; it goes on when one of them gives up."""
+        task = self._running.get(handle)
+        if task is None:
+            task = asyncio.create_task(self._lookup(handle))
+            self._running[handle] = task
+            task.add_done_callback(lambda done: self._landed(handle, done))
+        return await asyncio.shield(task)
+
+    def _landed(self, handle: str, task: asyncio.Task[_Known]) -> None:
+        del self._running[handle]
+        if not task.cancelled():
+            task.exception()  # everyone who asked may have given up: a failure nobody awaits is no fault
+
+    async def _lookup(self, handle: str) -> _Known:
+        for _ in range(ATTEMPTS):
+            since = self._heads.kept
+            request = registry_pb2.GetHandleRequest(handle=handle, known_size=since.size if since else 0)
+            answer = await self._stub.GetHandle(request)
+            head = self._heads.accept(answer.checkpoint, since, list(answer.consistency_proof))
+            if head is None:
+                continue
+            known = _Known(verify_lookup(handle, answer, head), head)
+            self._remember(handle, known)
+            await self._heads.save()
+            return known
+        raise _moving()
+
+    def _remember(self, handle: str, known: _Known) -> None:
+        if self._tailed is not None and known.head.size < self._tailed.size:
+            return  # entries between the two were tailed before this arrived and could not invalidate it
+        self._cache[handle] = known
+        self._cache.move_to_end(handle)
+        while len(self._cache) > MAX_CACHED:
+            self._cache.popitem(last=False)
+
+    async def _newest_since(self, since: Head | None) -> tuple[Head, list[bytes]]:
+        """The newest head with the consistency proof from `since`."""
+        for _ in range(ATTEMPTS):
+            base = since or self._heads.kept
+            head, proof = await self._ask_head(base)
+            if head is not None:
+                return head, proof
+            # A look-up has kept a newer head than the tail's: link the newest to that one first, then to ours.
+            await self._ask_head(self._heads.kept)
+        raise _moving()
+
+    async def _ask_head(self, base: Head | None) -> tuple[Head | None, list[bytes]]:
+        answer = await self._stub.GetHead(registry_pb2.GetHeadRequest(known_size=base.size if base else 0))
+        proof = list(answer.consistency_proof)
+        return self._heads.accept(answer.checkpoint, base, proof), proof
+
+    async def _forget_touched(self, old: Head | None, new: Head, proof: list[bytes]) -> None:
+        if old is None or new.size - old.size > MAX_TAILED:
+            self._cache = OrderedDict((h, k) for h, k in self._cache.items() if k.head.size >= new.size)
+            return
+        if new.size == old.size or not self._cache:
+            return
+        entries = await self._entries(old.size, new.size)
+        for index, handle in touched_handles(old, new, proof, entries):
+            known = self._cache.get(handle)
+            if known is not None and known.head.size <= index:
+                del self._cache[handle]
+
+    async def _entries(self, start: int, end: int) -> list[bytes]:
+        entries: list[bytes] = []
+        while start + len(entries) < end:
+            wanted = min(PAGE, end - start - len(entries))
+            request = registry_pb2.ListEntriesRequest(start=start + len(entries), page_size=wanted)
+            page = (await self._stub.ListEntries(request)).entries[:wanted]
+            if not page:
+                break
+            entries.extend(page)
+        return entries
+
+
+def _moving() -> Unavailable:
+    message = "The registry's log grew faster than it could be followed."
+    return Unavailable(Reason.STALE_HEAD, message, hint="try again", metadata={"rule": "REG-12"})
