@@ -1,7 +1,7 @@
 """Rotation keys in files that stay offline, and the operations that are signed with them.
 
-A key file is JSON with the seed, readable by its owner alone; nothing here ever sends one anywhere. The functions
-below build finished operations: sign them on any machine, submit them from another.
+A key file is JSON with the seed, readable by its owner alone; nothing here ever sends one anywhere. The
+functions below build finished operations: sign them on any machine, submit them from another.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def claim(
 ) -> Envelope:
     """The CREATE that claims `handle` at the registry of this log origin, signed by the first rotation key.
 
-    A person names a home `node`; a node has a `node_record`. Raises ProtocolError(INVALID_OPERATION), InvalidInput.
+    A person names a home `node`; a node has a `node_record`. Raises ProtocolError(INVALID_OPERATION),
+    InvalidInput.
     """
     state = HandleState(
         tuple(key.public_key for key in rotation_keys), tuple(agent_keys), node, node_record, tuple(intents)
@@ -127,7 +128,9 @@ def claim(
 
 def add_agent_key(chain: Chain, signer: SigningKey, key: AgentKey, *, now_ms: int) -> Envelope:
     """The UPDATE that lists one more agent key."""
-    return _next(UPDATE, chain, replace(chain.state, agent_keys=(*chain.state.agent_keys, key)), signer, now_ms)
+    return _next(
+        UPDATE, chain, replace(chain.state, agent_keys=(*chain.state.agent_keys, key)), signer, now_ms
+    )
 
 
 def rotate_agent_key(
@@ -162,7 +165,7 @@ def set_intents(chain: Chain, signer: SigningKey, intents: Sequence[str], *, now
 def rotate_rotation_keys(
     chain: Chain, signer: SigningKey, public_keys: Sequence[bytes], *, now_ms: int
 ) -> Envelope:
-    """The UPDATE that replaces the rotation keys, highest authority first; `signer` is one of the old ones."""
+    """The UPDATE that replaces the rotation keys, highest authority first; `signer` is an old one."""
     return _next(UPDATE, chain, replace(chain.state, rotation_keys=tuple(public_keys)), signer, now_ms)
 
 

@@ -1,7 +1,7 @@
 """The newest registry head a client has verified, kept over restarts: what makes the log unable to take back.
 
-Every head that is accepted is signed, not from the future, and proved to extend the one kept. Two heads that cannot
-both belong to one log are kept, both, as evidence.
+Every head that is accepted is signed, not from the future, and proved to extend the one kept. Two heads that
+cannot both belong to one log are kept, both, as evidence.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MAX_SKEW_MS = 120_000
 class HeadKeeper:
     """Holds one network's newest head; `kept` only ever moves forward.
 
-    With `path`, the head is also in that file (written when the log has grown), and evidence of a split view in
-    files beside it. Raises InvalidInput at construction for a file of another network.
+    With `path`, the head is also in that file (written when the log has grown), and evidence of a split view
+    in files beside it. Raises InvalidInput at construction for a file of another network.
     """
 
     def __init__(self, policy: NetworkPolicy, clock: Callable[[], int], path: Path | None) -> None:
@@ -43,8 +43,8 @@ class HeadKeeper:
         """Verify a head that was asked for when `since` was kept.
 
         None when another head has been kept meanwhile which this one is not linked to: ask again. Raises
-        ProtocolError: BAD_SIGNATURE, BAD_CHECKPOINT, SPLIT_VIEW or LOG_ROLLED_BACK; Unavailable(STALE_HEAD) for a
-        head older than the one kept.
+        ProtocolError: BAD_SIGNATURE, BAD_CHECKPOINT, SPLIT_VIEW or LOG_ROLLED_BACK; Unavailable(STALE_HEAD)
+        for a head older than the one kept.
         """
         head = self.policy.open(note)
         if head.time_ms > self._clock() + MAX_SKEW_MS:
@@ -67,7 +67,7 @@ class HeadKeeper:
         if age > max_age_ms:
             raise Unavailable(
                 Reason.STALE_HEAD,
-                f"The registry's newest head is {age // 1000} s old, and this needs one of {max_age_ms // 1000} s.",
+                f"The registry's newest head is {age // 1000} s old; the limit is {max_age_ms // 1000} s.",
                 hint="try again when the registry is back",
                 metadata={"rule": "REG-13"},
             )
@@ -83,7 +83,7 @@ class HeadKeeper:
 
     def _check_extends(self, since: Head, head: Head, proof: Sequence[bytes]) -> None:
         if head.size < since.size:
-            # An older answer may be late or from a slow mirror; a smaller tree signed later is a broken promise.
+            # An older answer may be late or from a slow mirror; a smaller tree signed later is a broken word.
             if head.time_ms > since.time_ms:
                 raise self._contradiction(Reason.LOG_ROLLED_BACK, since, head)
             message = f"The registry answered with a head of size {head.size}, older than the one known."
@@ -131,7 +131,7 @@ class HeadKeeper:
         return InvalidInput(
             Reason.INVALID_ARGUMENT,
             f"The file of the last registry head, {self._path}, {why}.",
-            hint="if you are sure, remove it: the protection against a registry that rewrites history starts anew",
+            hint="if you are sure, remove it: what this client knows of the log's past is forgotten with it",
         )
 
 

@@ -17,8 +17,8 @@ from indai.v1 import registry_pb2
 def verify_lookup(handle: str, answer: registry_pb2.GetHandleResponse, head: Head) -> Chain | None:
     """The chain of `handle` at `head`, or None when it is proved not to exist; raises ProtocolError.
 
-    `head` is the answer's own checkpoint, verified. The last leaf under it carries the map's root; the map's proof
-    shows which operation is the handle's latest; the chain must replay to exactly that one.
+    `head` is the answer's own checkpoint, verified. The last leaf under it carries the map's root; the
+    map's proof shows which operation is the handle's latest; the chain must replay to exactly that one.
     """
     root = _map_root(answer, head)
     proof = Proof(answer.map_proof.bitmap, tuple(answer.map_proof.siblings))
@@ -38,8 +38,8 @@ def touched_handles(
 ) -> list[tuple[int, str]]:
     """The handles that entries `old.size` to `new.size` are about, as (index, handle).
 
-    `proof` is the consistency proof between the two heads, already verified. The entries must make the old tree
-    into the new one, so that none is left out; raises ProtocolError(BAD_PROOF).
+    `proof` is the consistency proof between the two heads, already verified. The entries must make the old
+    tree into the new one, so that none is left out; raises ProtocolError(BAD_PROOF).
     """
     tree = CompactRange(old.size, _edge(old, new, proof))
     for entry in entries:
@@ -62,8 +62,9 @@ def _map_root(answer: registry_pb2.GetHandleResponse, head: Head) -> bytes:
 def _edge(old: Head, new: Head, proof: Sequence[bytes]) -> list[bytes]:
     """The perfect subtrees of the old tree, largest first, as the consistency proof names them.
 
-    It starts with the smallest of them and goes up; where the path is a right child, the sibling on its left is the
-    next larger one (RFC 9162 section 2.1.4.2). A tree of 2^k leaves is one such subtree, and left out of the proof.
+    It starts with the smallest of them and goes up; where the path is a right child, the sibling on its
+    left is the next larger one (RFC 9162 section 2.1.4.2). A tree of 2^k leaves is one such subtree, and
+    left out of the proof.
     """
     if old.size & (old.size - 1) == 0:
         return [old.root] if old.size else []

@@ -1,8 +1,9 @@
 """Which network this is: the registry's log key, and whose cosignatures give its heads their time.
 
-The file is a C2SP tlog-policy with one log. The log's origin is `<authority>/registry`, so the authority needs no
-line of its own; the log's second key stands in it as the witness `clock`, on which the quorum rests until there are
-independent witnesses. `indai up` writes the file; another network's client needs a copy of it.
+The file is a C2SP tlog-policy with one log. The log's origin is `<authority>/registry`, so the authority
+needs no line of its own; the log's second key stands in it as the witness `clock`, on which the quorum
+rests until there are independent witnesses. `indai up` writes the file; another network's client needs a
+copy of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HEADER = "# The registry this program believes: its log, and who vouches for th
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A verified head of the registry's log: the signed note, what it says, its time in ms since the epoch."""
+    """A verified head of the registry's log: the signed note, what it says, its time in ms."""
 
     note: bytes
     checkpoint: Checkpoint

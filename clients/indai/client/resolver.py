@@ -1,8 +1,8 @@
 """Handles resolved and verified: a registry cannot make this module believe what it cannot prove.
 
-A look-up asks for the newest head, the chain and the proofs at once, and checks all of them. What was verified stays
-in memory. `tail` reads the log's new entries, proves that it saw all of them, and forgets the handles they are
-about; so an answer from memory is as fresh as the last tail and costs no round trip.
+A look-up asks for the newest head, the chain and the proofs at once, and checks all of them. What was
+verified stays in memory. `tail` reads the log's new entries, proves that it saw all of them, and forgets
+the handles they are about; so an answer from memory is as fresh as the last tail and costs no round trip.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _Known:
 class Resolver:
     """Resolves handles of one network through a registry's stub (over a channel that raises IndaiError only).
 
-    `clock` gives ms since the epoch. With `state_path` the last head survives restarts. One event loop owns an
-    object; nothing awaits between reading the kept head and using it, which is what replaces locks here.
+    `clock` gives ms since the epoch. With `state_path` the last head survives restarts. One event loop owns
+    an object; nothing awaits between reading the kept head and using it, which is what replaces locks here.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class Resolver:
         self._stub = stub
         self._clock = clock
         self._heads = HeadKeeper(policy, clock, state_path)
-        # Everything cached is right at `_tailed` too, if it was verified at a smaller head: `tail` sees to it.
+        # Everything cached is right at `_tailed` too, if it was verified at a smaller head: `tail` sees to
+        # it.
         self._tailed = self._heads.kept
         self._cache: OrderedDict[str, _Known] = OrderedDict()
         self._running: dict[str, asyncio.Task[_Known]] = {}
@@ -94,9 +95,9 @@ class Resolver:
     async def resolve(self, handle: str, *, max_age_ms: int = DEFAULT_MAX_AGE_MS) -> Resolved:
         """The verified state of `handle`, as of a head at most `max_age_ms` old.
 
-        Raises NotFound for a handle proved not to exist, Unavailable (STALE_HEAD, or UNREACHABLE from the channel),
-        ProtocolError (BAD_PROOF, BAD_CHECKPOINT, BAD_SIGNATURE, SPLIT_VIEW, LOG_ROLLED_BACK, INVALID_OPERATION),
-        InvalidInput for what is no handle.
+        Raises NotFound for a handle proved not to exist, Unavailable (STALE_HEAD, or UNREACHABLE from the
+        channel), ProtocolError (BAD_PROOF, BAD_CHECKPOINT, BAD_SIGNATURE, SPLIT_VIEW, LOG_ROLLED_BACK,
+        INVALID_OPERATION), InvalidInput for what is no handle.
         """
         name = str(Handle.parse(handle))
         known = self._cached(name, max_age_ms)
@@ -125,7 +126,7 @@ class Resolver:
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
 
     async def node_of(self, person: Resolved, *, max_age_ms: int = DEFAULT_MAX_AGE_MS) -> Resolved:
-        """The node that answers for `person` (a node answers for itself); raises NotFound when there is none."""
+        """The node that answers for `person` (itself, if it is a node); raises NotFound if there is none."""
         if person.state.node_record is not None:
             return person
         if not person.state.node:
@@ -136,7 +137,7 @@ class Resolver:
         return node
 
     async def tail(self) -> Head:
-        """Read what is new in the log and forget the handles it touches; the owner calls it every 15 s or sooner.
+        """Read what is new in the log and forget the handles it touches; called every 15 s or sooner.
 
         Raises as `resolve`. After an error nothing is believed to be newer than before.
         """
@@ -202,7 +203,8 @@ class Resolver:
             head, proof = await self._ask_head(base)
             if head is not None:
                 return head, proof
-            # A look-up has kept a newer head than the tail's: link the newest to that one first, then to ours.
+            # A look-up has kept a newer head than the tail's: link the newest to that one first, then to
+            # ours.
             await self._ask_head(self._heads.kept)
         raise _moving()
 

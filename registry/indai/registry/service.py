@@ -1,0 +1,284 @@
+"""The registry: judges operations, commits them in groups, and answers look-ups with proofs.
+
+One transaction writes a batch: the operations, the map's tiles and, last, the leaves; it stands or falls as a whole,
+and that COMMIT is the commit point. Then the log's head is signed, and only then anybody is answered. One process
+writes a log: another that takes it over fences this one, at the append and at the signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+from indai.protocol.checkpoint import read_checkpoint
+from indai.protocol.errors import IndaiError, Reason, Unavailable
+from indai.protocol.handles import Handle
+from indai.protocol.registryleaf import KIND, parse_registry_leaf
+from indai.protocol.sparsemap import EMPTY, Proof, SparseMap, map_key
+from indai.registry.memory import Delta, Memory, TileMissing, prefixes
+from indai.registry.records import Batch, Record, Submission, plan, read_submission
+from indai.registry.store import Store
+from indai.storage.pool import transaction
+from indai.tlog.append import Entry, Writer, append, settle, take_over
+from indai.tlog.reader import LogReader
+from indai.tlog.sequencer import GroupCommit
+from indai.tlog.signer import LogKeys, LogSigner
+
+REISSUE_MS = 10_000  # a head's time is whole seconds, and nobody may see one of over 15 s
+MAX_WAITING = 1_024
+ATTEMPTS = 20
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The last signed head, and what every look-up at it has in common."""
+
+    note: bytes
+    size: int
+    time_ms: int
+    map_root: bytes
+    last_leaf: bytes
+    last_leaf_proof: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A handle at a view: its operations there (None: not taken) and the map's proof of it."""
+
+    view: View
+    record: Record | None
+    proof: Proof
+
+
+class Registry:
+    """One authority's registry; use `Registry.open`."""
+
+    def __init__(
+        self, pool: asyncpg.Pool, authority: str, writer: Writer, signer: LogSigner, clock: Callable[[], int]
+    ) -> None:
+        self.authority = authority
+        self.origin = writer.log
+        self.reader = LogReader(pool, writer.log)
+        self._pool = pool
+        self._writer = writer
+        self._signer = signer
+        self._clock = clock
+        self._store = Store(writer.log)
+        self._memory = Memory()
+        self._view: View | None = None
+        # One head is signed at a time, and `_view` and `_memory` change together after it.
+        self._publishing = asyncio.Lock()
+        self._group = GroupCommit(pool, self._write, self._look_up, max_waiting=MAX_WAITING)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, pool: asyncpg.Pool, keys: LogKeys, directory: Path, clock: Callable[[], int]
+    ) -> AsyncIterator[Registry]:
+        """Take over the log `<authority>/registry` and serve it until the block ends.
+
+        `directory` keeps the last signed head outside the database; `clock` gives ms since the epoch. Raises
+        IndaiError: LOG_ROLLED_BACK for a database older than that head, INTERNAL when map and log disagree.
+        """
+        writer = await take_over(pool, keys.origin)
+        signer = await LogSigner.open(pool, keys, directory, clock)
+        authority = str(Handle.parse(keys.origin.removesuffix("/registry")))
+        registry = cls(pool, authority, writer, signer, clock)
+        await registry._check_map(await registry.publish())
+        async with registry._group:
+            yield registry
+
+    async def submit(self, raw: bytes) -> tuple[str, int]:
+        """Append an operation (a serialised Envelope); its handle and log index, once a signed head covers it.
+
+        An operation that is in the log already gets its index again. Raises InvalidInput, ProtocolError or
+        Refused for one that is not valid or not allowed, NotFound, Refused(HANDLE_TAKEN), Unavailable.
+        """
+        submission = read_submission(
+            raw, origin=self.origin, authority=self.authority, now_ms=self._clock()
+        )
+        index = await self._group.submit(submission)
+        while self._view is None or self._view.size <= index:
+            await self.publish(above=index)
+        return submission.owner, index
+
+    async def look_up(self, handle: str) -> Lookup:
+        """The handle at a head that is not older than 15 s, unless the log cannot be signed now."""
+        await self.view()
+        key = map_key(handle)
+        for _ in range(ATTEMPTS):
+            view = self._current()
+            record = await self._published_record(handle, view)
+            tree = SparseMap(self._memory.published_tile)
+            try:
+                proof, root = tree.prove(key), tree.root()
+            except TileMissing as missing:
+                await self._read_tiles(prefixes(key, missing.path))
+                continue
+            # A head may have been signed while the record was read: then map and view are of different sizes.
+            if root == view.map_root and self._view is not None and self._view.size == view.size:
+                return Lookup(self._view, record, proof)
+        raise Unavailable(Reason.STALE_HEAD, "The registry is too busy to answer.", hint="try again")
+
+    async def view(self) -> View:
+        """The last signed head; signs again when it is old, and answers the old one when that fails."""
+        view = self._current()
+        if self._clock() - view.time_ms < REISSUE_MS:
+            return view
+        try:
+            return await self.publish(older_than=view)
+        except IndaiError as error:
+            _log.warning("the registry's head cannot be signed again: %s", error)
+            return view
+
+    async def publish(self, *, above: int = -1, older_than: View | None = None) -> View:
+        """Sign the head of all that is committed; not again if one above that index, or a newer one, is there."""
+        async with self._publishing:
+            view = self._view
+            if view is not None and (view.size > above >= 0 or (older_than and view is not older_than)):
+                return view
+            note = await self._signer.publish()
+            size = read_checkpoint(note).size
+            if view is not None and view.size == size:
+                root, leaf, proof = view.map_root, view.last_leaf, view.last_leaf_proof
+            else:
+                root, leaf, proof = await self._last_leaf(size)
+            # No await between these two: a look-up sees both or neither.
+            self._memory.publish(size)
+            self._view = View(note, size, self._clock(), root, leaf, proof)
+            return self._view
+
+    async def reissue(self) -> None:
+        """Sign the head again every few seconds until cancelled, so that a log at rest stays fresh."""
+        while True:
+            await asyncio.sleep(REISSUE_MS / 1000)
+            await self.view()
+
+    def _current(self) -> View:
+        if self._view is None:
+            raise Unavailable(Reason.UNREACHABLE, "The registry has not started.", hint="try again")
+        return self._view
+
+    async def _last_leaf(self, size: int) -> tuple[bytes, bytes, tuple[bytes, ...]]:
+        if size == 0:
+            return EMPTY[0], b"", ()
+        covered = [delta for delta in self._memory.deltas if delta.end == size]
+        leaf = covered[0].last_leaf if covered else (await self.reader.entries(size - 1, 1))[0]
+        proof = await self.reader.inclusion_proof(size - 1, size)
+        return parse_registry_leaf(leaf).map_root, leaf, tuple(proof)
+
+    async def _check_map(self, view: View) -> None:
+        await self._read_tiles([""])
+        if SparseMap(self._memory.published_tile).root() != view.map_root:
+            raise IndaiError(
+                Reason.INTERNAL,
+                f"The map of {self.origin} is not the one its log has signed.",
+                hint="Restore the database; the map is never repaired by itself.",
+            )
+
+    async def _write(
+        self, connection: asyncpg.Connection, submissions: Sequence[Submission]
+    ) -> Sequence[int | IndaiError]:
+        """One batch, in the transaction of `connection`."""
+        size = await self._store.log_size(connection)
+        self._memory.settle(size)
+        known = await self._store.indexes(connection, [one.envelope.mid for one in submissions])
+        records = await self._newest_records(connection, submissions, size)
+        batch, tree = await self._plan(connection, submissions, known, records, size)
+        if batch.accepted:
+            await self._store.write(connection, batch.accepted, tree.changed)
+            leaf = batch.accepted[-1].leaf
+            end = size + len(batch.accepted)
+            # Kept before COMMIT: if that fails, the log's size tells the next batch, and `settle` drops it.
+            self._memory.deltas.append(Delta(size, end, batch.records, tree.changed, leaf))
+            entries = [_entry(one.submission, one.leaf) for one in batch.accepted]
+            await append(connection, self._writer, entries, expected_size=size)
+        return batch.outcomes
+
+    async def _plan(
+        self,
+        connection: asyncpg.Connection,
+        submissions: Sequence[Submission],
+        known: dict[bytes, int],
+        records: dict[str, Record],
+        size: int,
+    ) -> tuple[Batch, SparseMap]:
+        wanted = {path for one in submissions for path in prefixes(map_key(str(one.handle)))}
+        while True:
+            await self._read_tiles(wanted, connection)
+            tree = SparseMap(self._memory.newest_tile)
+            try:
+                return plan(submissions, known, records, tree, size=size, time_ms=self._clock()), tree
+            except TileMissing as missing:
+                keys = [map_key(str(one.handle)) for one in submissions]
+                wanted = {
+                    path
+                    for key in keys
+                    if key.hex().startswith(missing.path)
+                    for path in prefixes(key, missing.path)
+                }
+
+    async def _newest_records(
+        self, connection: asyncpg.Connection, submissions: Sequence[Submission], size: int
+    ) -> dict[str, Record]:
+        """Every handle of the batch, and its parent, that exists in the first `size` leaves."""
+        names = {str(one.handle) for one in submissions}
+        names |= {str(one.handle.parent) for one in submissions if one.handle.parent}
+        found: dict[str, Record] = {}
+        unknown = []
+        for name in names:
+            try:
+                record = self._memory.newest_record(name)
+            except KeyError:
+                unknown.append(name)
+            else:
+                found |= {name: record} if record else {}
+        return found | (await self._store.records(connection, unknown, size) if unknown else {})
+
+    async def _look_up(
+        self, connection: asyncpg.Connection, submissions: Sequence[Submission]
+    ) -> Sequence[int | None]:
+        """What a commit without an answer did; waits for it if it is still under way."""
+        found = await settle(connection, self.origin, [_entry(one, b"") for one in submissions])
+        return [one.index if one else None for one in found]
+
+    async def _published_record(self, handle: str, view: View) -> Record | None:
+        memory = self._memory
+        if handle in memory.records:
+            return memory.records[handle]
+        generation = memory.generation
+        async with transaction(self._pool) as connection:
+            record = (await self._store.records(connection, [handle], view.size)).get(handle)
+        if memory.generation == generation:
+            memory.records[handle] = record
+        return record
+
+    async def _read_tiles(
+        self, paths: Sequence[str] | set[str], connection: asyncpg.Connection | None = None
+    ) -> None:
+        """Bring tiles into memory, and remember which there are none of."""
+        memory = self._memory
+        unknown = [path for path in paths if path not in memory.tiles]
+        if not unknown:
+            return
+        generation = memory.generation
+        if connection is None:
+            async with transaction(self._pool) as own:
+                found = await self._store.tiles(own, unknown)
+        else:
+            found = await self._store.tiles(connection, unknown)
+        if memory.generation == generation:
+            for path in unknown:
+                memory.tiles.setdefault(path, found.get(path))
+
+
+def _entry(submission: Submission, leaf: bytes) -> Entry:
+    time_ms = parse_registry_leaf(leaf).time_ms if leaf else 0
+    return Entry(submission.owner, submission.envelope.mid, KIND, leaf, time_ms)

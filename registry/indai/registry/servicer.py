@@ -1,0 +1,79 @@
+"""The registry's RPCs: reads requests, asks the `Registry`, packs answers. Raises IndaiError only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indai.protocol.errors import InvalidInput, Reason
+from indai.protocol.handles import Handle
+from indai.registry.service import Registry, View
+from indai.v1 import registry_pb2, registry_pb2_grpc
+
+DEFAULT_PAGE = 500
+MAX_PAGE = 1_000
+MAX_PAGE_BYTES = 2 << 20  # half of what a gRPC client takes without being told otherwise
+
+
+class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
+    """Serves one registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def SubmitOperation(  # noqa: N802 - names of the contract
+        self, request: registry_pb2.SubmitOperationRequest, context: Any
+    ) -> registry_pb2.SubmitOperationResponse:
+        """Append one operation; answers when it is durable and under a signed head."""
+        handle, index = await self._registry.submit(request.operation)
+        return registry_pb2.SubmitOperationResponse(index=index, lookup=await self._look_up(handle, 0))
+
+    async def GetHandle(  # noqa: N802
+        self, request: registry_pb2.GetHandleRequest, context: Any
+    ) -> registry_pb2.GetHandleResponse:
+        """A handle's chain and proofs, present or absent."""
+        return await self._look_up(str(Handle.parse(request.handle)), request.known_size)
+
+    async def GetHead(  # noqa: N802
+        self, request: registry_pb2.GetHeadRequest, context: Any
+    ) -> registry_pb2.GetHeadResponse:
+        """The newest signed head."""
+        view = await self._registry.view()
+        proof = await self._consistency(request.known_size, view)
+        return registry_pb2.GetHeadResponse(checkpoint=view.note, consistency_proof=proof)
+
+    async def ListEntries(  # noqa: N802
+        self, request: registry_pb2.ListEntriesRequest, context: Any
+    ) -> registry_pb2.ListEntriesResponse:
+        """A page of the log, as far as it is signed."""
+        view = await self._registry.view()
+        if request.start > view.size:
+            message = f"The log has {view.size} entries, and none from {request.start} on."
+            raise InvalidInput(Reason.INVALID_ARGUMENT, message, fields={"start": "beyond the end"})
+        count = min(request.page_size or DEFAULT_PAGE, MAX_PAGE, view.size - request.start)
+        entries = await self._registry.reader.entries(request.start, count) if count else []
+        page, total = [], 0
+        for entry in entries:
+            total += len(entry)
+            if page and total > MAX_PAGE_BYTES:
+                break
+            page.append(entry)
+        return registry_pb2.ListEntriesResponse(entries=page, next_start=request.start + len(page))
+
+    async def _look_up(self, handle: str, known_size: int) -> registry_pb2.GetHandleResponse:
+        found = await self._registry.look_up(handle)
+        view, record = found.view, found.record
+        return registry_pb2.GetHandleResponse(
+            chain=record.raws if record else (),
+            indexes=record.indexes if record else (),
+            map_proof=registry_pb2.MapProof(bitmap=found.proof.bitmap, siblings=found.proof.siblings),
+            last_leaf=view.last_leaf,
+            last_leaf_proof=view.last_leaf_proof,
+            checkpoint=view.note,
+            consistency_proof=await self._consistency(known_size, view),
+        )
+
+    async def _consistency(self, known_size: int, view: View) -> list[bytes]:
+        # A caller with a larger head than ours gets ours without a proof, and draws its own conclusions.
+        if not 0 < known_size < view.size:
+            return []
+        return await self._registry.reader.consistency_proof(known_size, view.size)

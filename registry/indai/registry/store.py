@@ -1,0 +1,83 @@
+"""The registry's tables: chains of operations, and the tiles of the map. Set-based statements, scoped by the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import asyncpg
+from indai.protocol.sparsemap import Tile, decode_tile, encode_tile
+from indai.registry.records import Accepted, Record
+from indai.storage.migrations import Schema
+
+SCHEMA = Schema("registry", "indai.registry")
+
+
+class Store:
+    """The rows of one registry's log, on whichever connection is handed in."""
+
+    def __init__(self, log: str) -> None:
+        self._log = log
+
+    async def log_size(self, connection: asyncpg.Connection) -> int:
+        """How many leaves the log has, committed."""
+        size = await connection.fetchval("SELECT size FROM tlog.head WHERE log = $1", self._log)
+        return size or 0
+
+    async def indexes(self, connection: asyncpg.Connection, mids: Sequence[bytes]) -> dict[bytes, int]:
+        """The log indexes of those of the operations that are stored."""
+        rows = await connection.fetch(
+            "SELECT mid, idx FROM registry.operation WHERE log = $1 AND mid = ANY ($2::bytea[])", self._log, mids
+        )
+        return {row["mid"]: row["idx"] for row in rows}
+
+    async def records(
+        self, connection: asyncpg.Connection, handles: Collection[str], below: int
+    ) -> dict[str, Record]:
+        """Those of `handles` that exist in the first `below` leaves, with their operations there."""
+        rows = await connection.fetch(
+            "SELECT handle, envelope, idx FROM registry.operation"
+            " WHERE log = $1 AND handle = ANY ($2::text[]) AND idx < $3 ORDER BY handle, seq",
+            self._log,
+            list(handles),
+            below,
+        )
+        grouped: dict[str, list[asyncpg.Record]] = {}
+        for row in rows:
+            grouped.setdefault(row["handle"], []).append(row)
+        found = (
+            (handle, Record.of_rows([row["envelope"] for row in group], [row["idx"] for row in group]))
+            for handle, group in grouped.items()
+        )
+        return {handle: record for handle, record in found if record is not None}
+
+    async def tiles(self, connection: asyncpg.Connection, paths: Collection[str]) -> dict[str, Tile]:
+        """Those of the map's tiles that are stored."""
+        rows = await connection.fetch(
+            "SELECT path, slots FROM registry.tile WHERE log = $1 AND path = ANY ($2::text[])",
+            self._log,
+            list(paths),
+        )
+        return {row["path"]: decode_tile(row["slots"]) for row in rows}
+
+    async def write(
+        self, connection: asyncpg.Connection, accepted: Sequence[Accepted], tiles: Mapping[str, Tile]
+    ) -> None:
+        """Add operations and put the tiles they changed; the caller's COMMIT makes both stand."""
+        await connection.execute(
+            "INSERT INTO registry.operation (log, handle, seq, mid, idx, envelope)"
+            " SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])",
+            self._log,
+            [str(one.submission.handle) for one in accepted],
+            [one.seq for one in accepted],
+            [one.submission.envelope.mid for one in accepted],
+            [one.index for one in accepted],
+            [one.submission.envelope.raw for one in accepted],
+        )
+        await connection.execute(
+            "INSERT INTO registry.tile (log, path, slots)"
+            " SELECT $1, * FROM unnest($2::text[], $3::bytea[])"
+            " ON CONFLICT (log, path) DO UPDATE SET slots = excluded.slots",
+            self._log,
+            list(tiles),
+            [encode_tile(tile) for tile in tiles.values()],
+        )
