@@ -99,7 +99,7 @@ class HeadKeeper:
         where = ""
         if self._path is not None:
             evidence = self._path.with_name(f"{self._path.name}.split-{one.size}-{other.size}")
-            # At once, also in the middle of an event loop: it is one small file, once in the life of a network.
+            # At once, even in an event loop: it is one small file, once in the life of a network.
             _write(evidence, self._document([one, other]))
             where = f"both signed notes are in {evidence}"
         what = "signed a smaller log later" if reason is Reason.LOG_ROLLED_BACK else "signed two histories"

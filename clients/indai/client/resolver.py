@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indai.client.heads import HeadKeeper
 from indai.client.lookups import touched_handles, verify_lookup
@@ -21,7 +22,9 @@ from indai.protocol.handles import Handle
 from indai.protocol.handlestate import HandleState
 from indai.protocol.operations import Chain
 from indai.v1 import registry_pb2
-from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+
+if TYPE_CHECKING:
+    from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 DEFAULT_MAX_AGE_MS = 600_000
 MAX_CACHED = 20_000

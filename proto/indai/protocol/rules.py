@@ -68,6 +68,27 @@ _RULES = (
         _HANDLES,
     ),
     Rule("REG-11", "A registry leaf is version 1, kind 2, time, map root and operation.", _HANDLES),
+    Rule(
+        "REG-12",
+        "A head is believed only if it extends the one kept; two that contradict each other are evidence.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-13",
+        "A head's time is its cosigners': not from the future, and no older than the use allows.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-14",
+        "A look-up's chain, last leaf and map agree under one head; entries lead from head to head.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-15",
+        "An operation names its registry, a claimable handle of that authority, and no future time.",
+        _HANDLES,
+    ),
+    Rule("REG-16", "A sub-handle is claimed with a rotation key of its parent.", _HANDLES),
     Rule("ENV-01", "An envelope or payload over 64 KiB is refused before it is read.", _ENVELOPE),
     Rule("ENV-02", "Bytes a lenient parser could read in two ways are refused.", _ENVELOPE),
     Rule("ENV-03", "The payload type is one this version knows.", _ENVELOPE),

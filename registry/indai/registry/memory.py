@@ -1,11 +1,12 @@
 """What the registry holds in memory of its tables: the published state, and what is committed beyond it.
 
-A look-up must answer for the last *signed* head, while newer operations are already committed. So a batch's changes
-are kept as a *delta* until a head covers them. Two rules make that right:
+A look-up must answer for the last *signed* head, while newer operations are committed. So the changes of a
+batch are kept as a *delta* until a head covers them. Two rules make that right:
 
-- a tile is in the published part before a batch changes it, and stays there while a delta has another version: the
-  database holds the newest only;
-- what was read from the database enters the published part only if no delta was merged and nothing dropped since.
+- a tile is in the published part before a batch changes it, and stays there while a delta has another
+  version: the database holds the newest only;
+- what was read from the database enters the published part only if no delta was merged and nothing dropped
+  since.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Memory:
         self.generation = 0
 
     def settle(self, size: int) -> None:
-        """The log has `size` leaves: a delta beyond is of a transaction that failed; a gap means start afresh."""
+        """The log has `size` leaves: a delta beyond is of a failed transaction; a gap means start afresh."""
         self.deltas = [delta for delta in self.deltas if delta.end <= size]
         if self.deltas and self.deltas[-1].end != size:
             self.drop()

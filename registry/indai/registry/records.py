@@ -25,7 +25,7 @@ from indai.v1 import registry_pb2
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A handle's operations as stored (raw envelopes, genesis first), their log indexes, and the chain they make."""
+    """A handle's operations as stored (genesis first), their log indexes, and the chain they make."""
 
     chain: Chain
     raws: tuple[bytes, ...]
@@ -73,7 +73,7 @@ class Batch:
 
 
 def read_submission(raw: bytes, *, origin: str, authority: str, now_ms: int) -> Submission:
-    """Read an operation for the registry with this log origin; raises ProtocolError, InvalidInput or Refused."""
+    """Read an operation for this log origin; raises ProtocolError, InvalidInput or Refused."""
     envelope = parse_envelope(raw, limit=MAX_OPERATION)
     operation = parse_operation(envelope)
     if operation.registry != origin:
@@ -104,8 +104,8 @@ def plan(
 ) -> Batch:
     """Judge submissions in order, each against what those before it made, and build their leaves.
 
-    `known` are the log indexes of operations that are stored already, by mid; `records` holds every handle that
-    is named here and exists, and its parent; `tree` is updated; `size` is the log's.
+    `known` are the log indexes of operations that are stored already, by mid; `records` holds every handle
+    that is named here and exists, and its parent; `tree` is updated; `size` is the log's.
     """
     changed = dict[str, Record]()
     landed = dict(known)
@@ -131,7 +131,9 @@ def _follow(submission: Submission, records: Mapping[str, Record], index: int) -
     if submission.operation.type == CREATE:
         if before is not None:
             raise Refused(
-                Reason.HANDLE_TAKEN, f"The handle {name} is taken.", hint="choose another", fields={"handle": name}
+                Reason.HANDLE_TAKEN,
+                f"The handle {name} is taken.",
+                hint="choose another",
             )
         _check_parent(submission, records)
     elif before is None:
@@ -142,7 +144,7 @@ def _follow(submission: Submission, records: Mapping[str, Record], index: int) -
 
 
 def _check_parent(submission: Submission, records: Mapping[str, Record]) -> None:
-    """`ind.ai/alice/work` is claimed with a rotation key of `ind.ai/alice`: nobody else may speak in her name."""
+    """`ind.ai/alice/work` is claimed with a rotation key of `ind.ai/alice`, and by nobody else."""
     if submission.handle.parent is None:
         return
     parent = records.get(str(submission.handle.parent))

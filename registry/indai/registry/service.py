@@ -1,8 +1,8 @@
 """The registry: judges operations, commits them in groups, and answers look-ups with proofs.
 
-One transaction writes a batch: the operations, the map's tiles and, last, the leaves; it stands or falls as a whole,
-and that COMMIT is the commit point. Then the log's head is signed, and only then anybody is answered. One process
-writes a log: another that takes it over fences this one, at the append and at the signature.
+One transaction writes a batch: the operations, the map's tiles and, last, the leaves; it stands or falls as
+one, and that COMMIT is the commit point. Then the log's head is signed, and only then anybody is answered.
+One process writes a log: another that takes it over fences this one, at the append and at the signature.
 """
 
 from __future__ import annotations
@@ -96,14 +96,12 @@ class Registry:
             yield registry
 
     async def submit(self, raw: bytes) -> tuple[str, int]:
-        """Append an operation (a serialised Envelope); its handle and log index, once a signed head covers it.
+        """Append an operation (a serialised Envelope); its handle and log index, under a signed head.
 
         An operation that is in the log already gets its index again. Raises InvalidInput, ProtocolError or
         Refused for one that is not valid or not allowed, NotFound, Refused(HANDLE_TAKEN), Unavailable.
         """
-        submission = read_submission(
-            raw, origin=self.origin, authority=self.authority, now_ms=self._clock()
-        )
+        submission = read_submission(raw, origin=self.origin, authority=self.authority, now_ms=self._clock())
         index = await self._group.submit(submission)
         while self._view is None or self._view.size <= index:
             await self.publish(above=index)
@@ -123,8 +121,9 @@ class Registry:
                 await self._read_tiles(prefixes(key, missing.path))
                 continue
             # A head may have been signed while the record was read: then map and view are of different sizes.
-            if root == view.map_root and self._view is not None and self._view.size == view.size:
-                return Lookup(self._view, record, proof)
+            if root == view.map_root and self._current().size == view.size:
+                return Lookup(self._current(), record, proof)
+            await self.publish(older_than=view)
         raise Unavailable(Reason.STALE_HEAD, "The registry is too busy to answer.", hint="try again")
 
     async def view(self) -> View:
@@ -139,7 +138,7 @@ class Registry:
             return view
 
     async def publish(self, *, above: int = -1, older_than: View | None = None) -> View:
-        """Sign the head of all that is committed; not again if one above that index, or a newer one, is there."""
+        """Sign the head of all that is committed, unless one above that index, or a newer one, is there."""
         async with self._publishing:
             view = self._view
             if view is not None and (view.size > above >= 0 or (older_than and view is not older_than)):

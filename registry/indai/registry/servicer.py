@@ -20,20 +20,20 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    async def SubmitOperation(  # noqa: N802 - names of the contract
+    async def SubmitOperation(
         self, request: registry_pb2.SubmitOperationRequest, context: Any
     ) -> registry_pb2.SubmitOperationResponse:
         """Append one operation; answers when it is durable and under a signed head."""
         handle, index = await self._registry.submit(request.operation)
         return registry_pb2.SubmitOperationResponse(index=index, lookup=await self._look_up(handle, 0))
 
-    async def GetHandle(  # noqa: N802
+    async def GetHandle(
         self, request: registry_pb2.GetHandleRequest, context: Any
     ) -> registry_pb2.GetHandleResponse:
         """A handle's chain and proofs, present or absent."""
         return await self._look_up(str(Handle.parse(request.handle)), request.known_size)
 
-    async def GetHead(  # noqa: N802
+    async def GetHead(
         self, request: registry_pb2.GetHeadRequest, context: Any
     ) -> registry_pb2.GetHeadResponse:
         """The newest signed head."""
@@ -41,7 +41,7 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
         proof = await self._consistency(request.known_size, view)
         return registry_pb2.GetHeadResponse(checkpoint=view.note, consistency_proof=proof)
 
-    async def ListEntries(  # noqa: N802
+    async def ListEntries(
         self, request: registry_pb2.ListEntriesRequest, context: Any
     ) -> registry_pb2.ListEntriesResponse:
         """A page of the log, as far as it is signed."""
@@ -51,7 +51,8 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
             raise InvalidInput(Reason.INVALID_ARGUMENT, message, fields={"start": "beyond the end"})
         count = min(request.page_size or DEFAULT_PAGE, MAX_PAGE, view.size - request.start)
         entries = await self._registry.reader.entries(request.start, count) if count else []
-        page, total = [], 0
+        page: list[bytes] = []
+        total = 0
         for entry in entries:
             total += len(entry)
             if page and total > MAX_PAGE_BYTES:

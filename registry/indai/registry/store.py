@@ -1,4 +1,4 @@
-"""The registry's tables: chains of operations, and the tiles of the map. Set-based statements, scoped by the log."""
+"""The registry's tables: chains of operations, and the tiles of the map; every statement is of one log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Store:
     async def indexes(self, connection: asyncpg.Connection, mids: Sequence[bytes]) -> dict[bytes, int]:
         """The log indexes of those of the operations that are stored."""
         rows = await connection.fetch(
-            "SELECT mid, idx FROM registry.operation WHERE log = $1 AND mid = ANY ($2::bytea[])", self._log, mids
+            "SELECT mid, idx FROM registry.operation WHERE log = $1 AND mid = ANY ($2::bytea[])",
+            self._log,
+            mids,
         )
         return {row["mid"]: row["idx"] for row in rows}
 
