@@ -158,6 +158,7 @@ def test_the_hand_made_envelope_of_these_tests_is_read() -> None:
         field(1, b"p") + field(2, b"t") + field(3, field(2, b"k")),
         field(1, b"p") + field(2, b"t") + field(3, SIGNATURE + field(2, b"l")),
         field(1, b"p") + field(2, b"t") + field(3, SIGNATURE + field(3, b"x")),
+        field(1, b"p") + field(2, b"t") + field(3, SIGNATURE + b"\x00\x01x"),
         b"\x8a\x00\x01p" + field(2, b"t") + field(3, SIGNATURE),
         b"\x0a\x81\x00p" + field(2, b"t") + field(3, SIGNATURE),
         b"\x08\x01" + WHOLE,

@@ -72,3 +72,11 @@ def test_a_seed_of_the_wrong_length_is_refused_without_showing_it() -> None:
     with pytest.raises(InvalidInput, match="32 bytes, not 5") as refused:
         SigningKey.from_seed(b"short")
     assert "short" not in str(refused.value)
+
+
+def test_bytes_cannot_move_between_key_signature_and_message() -> None:
+    key = SigningKey.from_seed(SEED)
+    signature = key.sign(b"message")
+    assert not verify(key.public_key, signature[63:] + b"message", signature[:63])
+    assert not verify(key.public_key, b"essage", signature + b"m")
+    assert not verify(key.public_key + b"\x00", b"message", signature)

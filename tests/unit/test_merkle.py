@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -108,7 +109,7 @@ def test_a_leaf_outside_the_tree_has_no_proof() -> None:
     for index in (-1, 4, 1 << 70):
         with pytest.raises(InvalidInput, match="no leaf"):
             merkle.inclusion_proof(LEAVES[:4], index)
-        refuses(lambda index=index: verify_inclusion(OTHER, index, 4, [], OTHER), "LOG-01")  # type: ignore[misc]
+        refuses(partial(verify_inclusion, OTHER, index, 4, [], OTHER), "LOG-01")
     refuses(lambda: verify_inclusion(LEAVES[0], 0, 2, [b"short"], OTHER), "LOG-01")
 
 
@@ -154,3 +155,18 @@ def test_proofs_of_huge_trees_need_few_nodes(one: int, two: int) -> None:
 def test_an_edge_that_does_not_fit_its_size_is_refused(size: int, edge: list[bytes]) -> None:
     with pytest.raises(InvalidInput, match="edge"):
         CompactRange(size, edge)
+
+
+@pytest.mark.rule("LOG-01")
+def test_a_proof_is_bound_to_the_size_it_is_claimed_for() -> None:
+    root = merkle.root(LEAVES[:2])
+    for size in range(3, 20):
+        refuses(partial(verify_inclusion, LEAVES[0], 0, size, [LEAVES[1]], root), "LOG-01")
+        refuses(partial(verify_consistency, 1, LEAVES[0], size, root, [LEAVES[1]]), "LOG-02")
+
+
+@pytest.mark.rule("LOG-01")
+def test_a_hash_of_another_length_is_refused_even_where_it_leads_to_the_root() -> None:
+    root = merkle.node_hash(LEAVES[0], b"short")
+    refuses(partial(verify_inclusion, LEAVES[0], 0, 2, [b"short"], root), "LOG-01")
+    refuses(partial(verify_consistency, 1, LEAVES[0], 2, root, [b"short"]), "LOG-02")
