@@ -49,6 +49,13 @@ def test_every_rule_a_test_cites_exists() -> None:
     assert {rule: path for rule, path in CITED.items() if rule not in RULES} == {}
 
 
+def test_every_rule_the_code_names_exists() -> None:
+    files = python_files(SOURCES)
+    named = {rule: path for path in files for rule in raised_by_code(path.read_text("utf-8"))}
+    assert {rule: path for rule, path in named.items() if rule not in RULES} == {}
+    assert "ENV-02" in named
+
+
 def test_a_rule_has_a_well_formed_id_a_sentence_and_a_section() -> None:
     for key, rule in RULES.items():
         assert key == rule.id
