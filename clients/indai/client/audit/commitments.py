@@ -195,10 +195,12 @@ class Judge:
             self._fault(case, Verdict.UNCONFIRMED, "held", message, case.place)
         decided = ledger.decided.get((party.handle, case.mid))
         if decided is None:
+            if held is None:
+                return  # what this ledger does not hold at all, it need not explain
             hidden = any(ledger.kinds[index] == LeafKind.DECISION for index in ledger.closed)
             verdict = Verdict.UNOPENED if hidden else Verdict.INVALID
             message = f"The ledger of {party.handle} shows no policy decision about this commitment."
-            self._fault(case, verdict, "permitted", message, held.place if held else case.place)
+            self._fault(case, verdict, "permitted", message, held.place)
             return
         self._check_decision(case, party, decided, held)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from indai.client.audit.findings import Findings
 from indai.client.audit.report import Place, Severity
-from indai.client.audit.trees import Head, TreeReplay, contradictions
+from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
 from indai.client.exports import REGISTRY, CheckpointLine, EntryLine, Header, read_export
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.envelope import parse_envelope
@@ -183,20 +183,25 @@ class _Replay:
     def head(self, line: int, record: CheckpointLine) -> None:
         place = Place(self._path.name, line)
         try:
-            checkpoint = self._open(record.note.encode())
+            checkpoint, verified = self._open(record.note.encode())
         except IndaiError as error:
             self._findings.add(Severity.INVALID, "registry-head", place, error.message)
             self._history = None
             return
         self._heads.append(Head(checkpoint, place))
+        if not all_verified(record.note, verified):
+            # Without a policy nobody can tell a witness from an inventor.
+            severity = Severity.INVALID if self._trust else Severity.NOTE
+            message = "The head has a signature of a key that is not known."
+            self._findings.add(severity, "registry-head", place, message)
 
-    def _open(self, note: bytes) -> Checkpoint:
+    def _open(self, note: bytes) -> tuple[Checkpoint, int]:
+        """The head and the number of cosignatures on it that verify."""
+        # The policy may trust several logs; the file speaks for one.
+        checkpoint, cosignatures = open_checkpoint(note, self._vkey)
         if self._trust is not None:
-            checkpoint, _ = self._trust.open(note)
-            # The policy may trust several logs; the file speaks for one.
-            open_checkpoint(note, self._vkey)
-            return checkpoint
-        return open_checkpoint(note, self._vkey)[0]
+            checkpoint, cosignatures = self._trust.open(note)
+        return checkpoint, len(cosignatures)
 
     def entry(self, line: int, record: EntryLine) -> None:
         place = Place(self._path.name, line, record.index)

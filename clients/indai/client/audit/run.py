@@ -14,7 +14,7 @@ from indai.client.audit.registry import KeyHistory, Progress, replay_registry
 from indai.client.audit.report import Counts, Place, Report, Severity
 from indai.client.audit.signatures import SignatureCheck
 from indai.client.audit.threads import ThreadReader
-from indai.client.audit.trees import Head, TreeReplay, contradictions
+from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
 from indai.client.exports import (
     LEDGER,
     CheckpointLine,
@@ -134,12 +134,12 @@ def _is_ledger(header: Header, place: Place, history: KeyHistory | None, finding
 
 def _head(record: CheckpointLine, header: Header, place: Place, findings: Findings) -> Head | None:
     try:
-        checkpoint, _ = open_checkpoint(record.note.encode(), header.vkey)
+        checkpoint, cosignatures = open_checkpoint(record.note.encode(), header.vkey)
     except IndaiError as error:
         findings.add(Severity.INVALID, "ledger-head", place, error.message)
         return None
-    if checkpoint.origin != header.log:
-        message = f"The head is of {checkpoint.origin}, not of {header.log}."
+    if checkpoint.origin != header.log or not all_verified(record.note, len(cosignatures)):
+        message = f"The head is not one of {header.log}, or has a signature of a key that is not known."
         findings.add(Severity.INVALID, "ledger-head", place, message)
         return None
     return Head(checkpoint, place)

@@ -11,6 +11,7 @@ from indai.client.audit.findings import Findings
 from indai.client.audit.report import Place, Severity
 from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.merkle import CompactRange, leaf_hash
+from indai.protocol.note import parse_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Head:
 
     checkpoint: Checkpoint
     place: Place
+
+
+def all_verified(note: str, cosignatures: int) -> bool:
+    """Whether the log's signature and the cosignatures that verified are all there are on a head."""
+    return len(parse_note(note.encode())[1]) == 1 + cosignatures
 
 
 def contradictions(heads: list[Head], findings: Findings) -> None:

@@ -8,11 +8,14 @@ CREATE TABLE contents (
   -- Of the message a leaf is about: with owner and kind it makes recording idempotent.
   mid bytea NOT NULL CHECK (octet_length(mid) = 32),
   kind smallint NOT NULL,
+  -- Of its leaf: exports go through a log in order.
+  idx bigint NOT NULL,
   -- Serialised Envelope. Commitments carry their signatures, decisions and policy versions none.
   envelope bytea NOT NULL,
   -- Key of the HMAC in the leaf. Whoever has it and the envelope can show that the leaf stands for it.
   opening bytea NOT NULL CHECK (octet_length(opening) = 32),
-  PRIMARY KEY (owner, log, mid, kind)
+  PRIMARY KEY (owner, log, mid, kind),
+  UNIQUE (log, idx)
 );
 
 GRANT SELECT, INSERT ON contents TO indai_app;
@@ -21,38 +24,47 @@ ALTER TABLE contents FORCE ROW LEVEL SECURITY;
 CREATE POLICY owners ON contents
   USING (owner = ANY ((SELECT string_to_array(current_setting('indai.owners', true), ','))::text[]));
 
--- Records entries in a ledger: the last statement of the caller's own transaction, since it ends with the lock on
--- the log's head. All arrays have one element for each entry; p_times are the times in the leaves.
+-- Records entries in a ledger: the last statement of the caller's own transaction, since it takes the lock on the
+-- log's head, which is held until COMMIT. All arrays have one element for each entry.
 --   p_expected_size  NULL, or the size the log must have now (the caller has predicted its indexes from it)
+--   p_times          the times in the leaves
 -- An entry that is there already (same owner, mid and kind) keeps its first opening and gets its index again.
 -- Raises IN001 if one is there with another envelope; else what tlog.append raises.
+-- Sequential scans are off because a session keeps the plan it made while the tables were small.
 CREATE FUNCTION record(
   p_log text, p_epoch bigint, p_expected_size bigint, p_owners text[], p_mids bytea[], p_kinds smallint[],
   p_envelopes bytea[], p_openings bytea[], p_leaves bytea[], p_times timestamptz[]
 ) RETURNS TABLE (ord integer, idx bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+#variable_conflict use_column
 BEGIN
-  -- In the order of the key, so that two batches with common entries wait for each other one way only.
-  INSERT INTO ledger.contents (log, owner, mid, kind, envelope, opening)
-  SELECT p_log, e.owner, e.mid, e.kind, e.envelope, e.opening
-  FROM unnest(p_owners, p_mids, p_kinds, p_envelopes, p_openings) AS e (owner, mid, kind, envelope, opening)
-  ORDER BY e.owner, e.mid, e.kind
-  ON CONFLICT DO NOTHING;
+  RETURN QUERY
+  WITH appended AS MATERIALIZED (
+    SELECT a.ord, a.idx, a.added
+    FROM tlog.append(
+      p_log, p_epoch, p_expected_size, p_owners, p_mids, p_kinds, p_leaves,
+      (SELECT array_agg(tlog.epoch_ms(t.at) ORDER BY t.ord) FROM unnest(p_times) WITH ORDINALITY AS t (at, ord))
+    ) WITH ORDINALITY AS a (idx, time_ms, added, ord)
+  ), stored AS (
+    INSERT INTO ledger.contents (log, owner, mid, kind, idx, envelope, opening)
+    SELECT p_log, e.owner, e.mid, e.kind, a.idx, e.envelope, e.opening
+    FROM appended a
+    JOIN unnest(p_owners, p_mids, p_kinds, p_envelopes, p_openings)
+      WITH ORDINALITY AS e (owner, mid, kind, envelope, opening, ord) USING (ord)
+    WHERE a.added
+  )
+  SELECT a.ord::integer, a.idx FROM appended a ORDER BY a.ord;
 
   IF EXISTS (
     SELECT FROM unnest(p_owners, p_mids, p_kinds, p_envelopes) AS e (owner, mid, kind, envelope)
-    JOIN ledger.contents AS c ON (c.log, c.owner, c.mid, c.kind) = (p_log, e.owner, e.mid, e.kind)
-    WHERE c.envelope <> e.envelope
+    WHERE e.envelope <> (
+      SELECT c.envelope FROM ledger.contents c
+      WHERE c.owner = e.owner AND c.log = p_log AND c.mid = e.mid AND c.kind = e.kind
+    )
   ) THEN
     RAISE EXCEPTION 'an entry of this owner, mid and kind is recorded with another envelope'
       USING ERRCODE = 'IN001';
   END IF;
-
-  RETURN QUERY SELECT a.ord::integer, a.idx
-  FROM tlog.append(
-    p_log, p_epoch, p_expected_size, p_owners, p_mids, p_kinds, p_leaves,
-    (SELECT array_agg(tlog.epoch_ms(t.at) ORDER BY t.ord) FROM unnest(p_times) WITH ORDINALITY AS t (at, ord))
-  ) WITH ORDINALITY AS a (idx, time_ms, added, ord);
 END
 $$;
 GRANT EXECUTE ON FUNCTION record TO indai_app;

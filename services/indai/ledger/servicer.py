@@ -1,0 +1,129 @@
+"""`indai.v1.LedgerService`: heads, proofs and exports of one node's ledger.
+
+It reads what the node's transactions committed and signs it. Who may ask for whose entries is the node's
+to decide before it calls: this service has no peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import asyncpg
+import grpc
+from indai.ledger.export import LedgerIdentity, export_lines
+from indai.protocol.checkpoint import read_checkpoint
+from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.protocol.handles import Handle
+from indai.protocol.header import MID_BYTES
+from indai.protocol.leaf import LeafKind
+from indai.protocol.quoting import quoted
+from indai.protocol.tlogproof import TlogProof
+from indai.storage.pool import transaction
+from indai.tlog.reader import LogReader
+from indai.tlog.signer import LogSigner
+from indai.v1 import ledger_pb2 as pb
+from indai.v1 import ledger_pb2_grpc
+
+_CHUNK = 256 * 1024
+
+_FIND = """
+    SELECT entry.idx, content.opening
+    FROM tlog.entry AS entry
+    LEFT JOIN ledger.contents AS content ON content.log = entry.log AND content.idx = entry.idx
+    WHERE entry.log = $1 AND entry.owner = $2 AND entry.mid = $3 AND entry.kind = $4
+"""
+
+Owners = Callable[[], Awaitable[Sequence[str]]]
+"""All owners of the node, for the operator's export of everything."""
+
+
+class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
+    """Serves the ledger that `signer` signs. `clock`: ms since the epoch."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        signer: LogSigner,
+        identity: LedgerIdentity,
+        owners: Owners,
+        clock: Callable[[], int],
+    ) -> None:
+        self._pool = pool
+        self._signer = signer
+        self._identity = identity
+        self._owners = owners
+        self._clock = clock
+        self._reader = LogReader(pool, identity.log)
+
+    async def GetCheckpoint(
+        self,
+        request: pb.GetCheckpointRequest,
+        context: grpc.aio.ServicerContext[pb.GetCheckpointRequest, pb.GetCheckpointResponse],
+    ) -> pb.GetCheckpointResponse:
+        """The head of everything committed."""
+        return pb.GetCheckpointResponse(checkpoint=await self._signer.publish())
+
+    async def GetReceiptProof(
+        self,
+        request: pb.GetReceiptProofRequest,
+        context: grpc.aio.ServicerContext[pb.GetReceiptProofRequest, pb.GetReceiptProofResponse],
+    ) -> pb.GetReceiptProofResponse:
+        """The proof of a commitment's leaf, with its opening unless that is erased."""
+        owner = _handle(request.owner)
+        if len(request.mid) != MID_BYTES:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT, f"A mid has {MID_BYTES} bytes.", fields={"mid": "wrong length"}
+            )
+        index, opening = await self._find(owner, request.mid)
+        if index >= await self._reader.size():
+            await self._signer.publish()
+        checkpoint = await self._reader.checkpoint_at(index + 1)
+        path = await self._reader.inclusion_proof(index, read_checkpoint(checkpoint).size)
+        proof = TlogProof(index, tuple(path), checkpoint, opening)
+        return pb.GetReceiptProofResponse(proof=proof.encode())
+
+    async def GetConsistencyProof(
+        self,
+        request: pb.GetConsistencyProofRequest,
+        context: grpc.aio.ServicerContext[pb.GetConsistencyProofRequest, pb.GetConsistencyProofResponse],
+    ) -> pb.GetConsistencyProofResponse:
+        """The proof that the log only grew between two sizes."""
+        checkpoint = b"" if request.new_size else await self._signer.publish()
+        new_size = request.new_size or read_checkpoint(checkpoint).size
+        hashes = await self._reader.consistency_proof(request.old_size, new_size)
+        return pb.GetConsistencyProofResponse(hashes=hashes, checkpoint=checkpoint)
+
+    async def ExportLedger(
+        self,
+        request: pb.ExportLedgerRequest,
+        context: grpc.aio.ServicerContext[pb.ExportLedgerRequest, pb.ExportLedgerResponse],
+    ) -> AsyncIterator[pb.ExportLedgerResponse]:
+        """The whole log, with the contents of one owner or of all."""
+        scope = _handle(request.owner) if request.owner else ""
+        owners = [scope] if scope else await self._owners()
+        size = read_checkpoint(await self._signer.publish()).size
+        chunk = bytearray()
+        async for line in export_lines(self._pool, self._identity, size, owners, scope, self._clock()):
+            chunk += line
+            if len(chunk) >= _CHUNK:
+                yield pb.ExportLedgerResponse(lines=bytes(chunk))
+                chunk.clear()
+        yield pb.ExportLedgerResponse(lines=bytes(chunk))
+
+    async def _find(self, owner: str, mid: bytes) -> tuple[int, bytes | None]:
+        """Index and opening of an owner's commitment; NotFound also for somebody else's."""
+        async with transaction(self._pool, [owner]) as connection:
+            row = await connection.fetchrow(_FIND, self._identity.log, owner, mid, int(LeafKind.COMMITMENT))
+        if row is None:
+            message = f"The ledger of {owner} holds no commitment {mid.hex()[:12]}."
+            raise NotFound(Reason.NOT_FOUND, message, hint="see `indai threads` for those it holds")
+        return row["idx"], row["opening"]
+
+
+def _handle(text: str) -> str:
+    try:
+        return str(Handle.parse(text))
+    except InvalidInput as error:
+        raise InvalidInput(
+            error.reason, f"{quoted(text)} is not an owner's handle.", fields={"owner": error.message}
+        ) from None
