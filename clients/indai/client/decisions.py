@@ -163,10 +163,12 @@ def _engine() -> (
     return cedarpy
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def _load(layers: tuple[Layer, ...], schema: str) -> _Sets:
     """Parse once and keep: parsing costs ten times what a decision costs."""
     engine = _engine()
+    if any(layer.unmatched is Outcome.PERMIT for layer in layers):
+        raise InvalidInput(Reason.INVALID_POLICY, "a layer's default is to refuse or to ask")
     try:
         rules = tuple(rule for layer in layers for rule in _rules_of(engine, layer))
         # One text in the same order, so that positions in `rules` are the engine's ids.

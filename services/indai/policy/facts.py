@@ -7,7 +7,7 @@ alike.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from indai.client.decisions import canonical_json
 from indai.policy.cedar import circle_id
@@ -35,7 +35,7 @@ class MeetFacts:
     verified: bool = False
     already_that_day: int = 0
     channel: str = "agent"
-    outgoing: bool = field(default=False)
+    outgoing: bool = False
 
 
 def request_json(owner: str, facts: MeetFacts, time_zone: str) -> str:

@@ -320,6 +320,13 @@ def test_texts_that_are_no_layer_are_told_apart_from_a_refusal(grant: str, ask: 
     assert raised.value.reason is Reason.INVALID_POLICY
 
 
+def test_no_layer_permits_by_default() -> None:
+    policy = compile_policy(ANYTHING)
+    with pytest.raises(InvalidInput) as raised:
+        evaluate([Layer("owner", "", "", Outcome.PERMIT)], SCHEMA, *asked(policy))
+    assert raised.value.reason is Reason.INVALID_POLICY
+
+
 def test_a_recorded_decision_replays_from_its_texts_alone() -> None:
     policy = compile_policy(ANYTHING)
     decided = decide(policy, ALICE, FACTS)

@@ -189,6 +189,25 @@ def test_a_meeting_over_midnight_is_checked_on_both_days() -> None:
     assert outcome("2026-11-23T23:30", 151) is Outcome.REFUSE  # until after 02:00
 
 
+def test_a_meeting_that_ends_where_denied_hours_begin_is_not_stopped(policy: CompiledPolicy) -> None:
+    outcomes = [
+        decide(policy, ALICE, meeting(start, 30, "ind.ai/carol")).evaluation.outcome.value
+        for start in ("2026-11-23T12:30", "2026-11-23T12:31", "2026-11-23T13:59", "2026-11-23T14:00")
+    ]
+    assert outcomes == ["permit", "refuse", "refuse", "permit"]
+
+
+def test_limited_hours_never_cover_a_whole_day_in_between() -> None:
+    nights = compile_policy(
+        "version: 1\ntimezone: Europe/Berlin\nrules:\n  - allow: meet\n    with: anyone\n"
+        "    hours: ['23:00-24:00', '00:00-01:00']\n"
+    )
+    # The 29th of March has 23 hours, so a meeting of 24 may touch three days.
+    start = at("2026-03-28T23:30", "Europe/Berlin")
+    facts = MeetFacts("ind.ai/bob", start, start + 86_400_000, start - 86_400_000)
+    assert decide(nights, ALICE, facts).evaluation.outcome is Outcome.REFUSE
+
+
 def test_windows_of_a_day_stop_at_what_is_denied_and_mark_what_is_asked(policy: CompiledPolicy) -> None:
     facts = WindowFacts(
         "ind.ai/bob",
