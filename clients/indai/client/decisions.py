@@ -87,8 +87,9 @@ def most_restrictive(outcomes: Iterable[Outcome]) -> Outcome:
 def engine_version() -> str | None:
     """Engine and version, e.g. `cedarpy 4.12.2`, or None where it is not installed."""
     try:
+        _engine()
         return f"cedarpy {importlib.metadata.version('cedarpy')}"
-    except importlib.metadata.PackageNotFoundError:
+    except (Unavailable, importlib.metadata.PackageNotFoundError):
         return None
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 
 import cedarpy
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from indai.client.decisions import Evaluation, Layer, Outcome, evaluate, evaluate_many, most_restrictive
+from indai.client.decisions import (
+    Evaluation,
+    Layer,
+    Outcome,
+    engine_version,
+    evaluate,
+    evaluate_many,
+    most_restrictive,
+)
 from indai.policy.cedar import SCHEMA, compile_layer
 from indai.policy.compiled import (
     OWNER,
@@ -26,7 +35,7 @@ from indai.policy.language import parse
 from indai.policy.rules import Effect, Limits, Rule, Rules
 from indai.policy.values import WEEKDAYS, Hours, merge_hours
 from indai.policy.windows import WindowFacts, allowed_windows
-from indai.protocol.errors import InvalidInput, Reason
+from indai.protocol.errors import InvalidInput, Reason, Unavailable
 
 from .policy_oracle import expected
 
@@ -364,3 +373,13 @@ def test_times_that_are_no_times_are_the_callers_mistake() -> None:
         with pytest.raises(InvalidInput) as raised:
             decide(policy, ALICE, wrong)
         assert raised.value.reason is Reason.INVALID_ARGUMENT
+
+
+def test_without_the_engine_a_replay_says_so_instead_of_guessing(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = compile_policy(ANYTHING)
+    decided = decide(policy, ALICE, FACTS)
+    assert (engine_version() or "").startswith("cedarpy ")
+    monkeypatch.setitem(sys.modules, "cedarpy", None)
+    with pytest.raises(Unavailable):
+        evaluate(policy.layers, policy.schema, decided.request, decided.entities)
+    assert engine_version() is None
