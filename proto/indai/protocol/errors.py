@@ -60,9 +60,8 @@ class Reason(Enum):
     THREAD_CLOSED = Status("FAILED_PRECONDITION", 409, 3)
     TOO_MANY_MOVES = Status("RESOURCE_EXHAUSTED", 429, 3)
     IMPASSE = Status("FAILED_PRECONDITION", 409, 3)
-    OUT_OF_ORDER = Status(
-        "ABORTED", 409, 6
-    )  # transient: what it answers has not arrived; never a stored outcome
+    # Transient: what it answers has not arrived. Never stored as an outcome.
+    OUT_OF_ORDER = Status("ABORTED", 409, 6)
     POLICY_DENIED = Status("PERMISSION_DENIED", 403, 3)
     NO_COMMON_SLOT = Status("FAILED_PRECONDITION", 409, 3)
     # Proofs and logs

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from indai.protocol.errors import Reason, Refused
+from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.header import GRACE_MS
 from indai.protocol.messages import (
     DAY_MS,
@@ -242,7 +242,8 @@ def _receive(side: Side | None, message: Message, now_ms: int) -> Next:
         )
         return _our_turn(side, now_ms)
     if side.thread is None:
-        raise RuntimeError("a message arrived for a thread that was never proposed")
+        what = "The thread has not been proposed yet."
+        raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="NEG-10")
     if side.thread.find(*message.identity):
         return side, ()
     if message.move is Move.ACCEPT:

@@ -8,7 +8,7 @@ transcript.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -311,12 +311,15 @@ _NAMES = {body: name for name, body in _BODIES.items()}
 def _body_to_json(body: Body | None) -> dict[str, Any] | None:
     if body is None:
         return None
-    fields = {
-        name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(body).items()
-    }
-    if isinstance(body, MeetWish):
-        fields["windows"] = [[window.start_ms, window.end_ms] for window in body.windows]
-    return {"kind": _NAMES[type(body)], **fields}
+    fields: dict[str, Any] = {"kind": _NAMES[type(body)]}
+    for name in body.__match_args__:
+        value = getattr(body, name)
+        if isinstance(value, bytes):
+            value = value.hex()
+        elif isinstance(value, tuple):
+            value = [[window.start_ms, window.end_ms] for window in value]
+        fields[name] = value
+    return fields
 
 
 def _body_from_json(fields: dict[str, Any] | None) -> Body | None:
