@@ -456,7 +456,7 @@ class World:
         peer = self.hosts[host.peer].store.sides.get(thread)
         known = {m.identity for m in peer.thread.messages} if peer and peer.thread else set()
         missing = [m for m in side.thread.messages if m.identity not in known]
-        if any(m.mid not in host.dead for m in missing):
+        if any(m.mid not in host.dead for m in missing) or (missing and side.phase is Phase.COMMITTED):
             raise Violation("a message is in one transcript only")
         ordered = transcript(side.thread)
         same = peer is not None and known == {m.identity for m in ordered}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import GRACE_MS
 from indai.protocol.messages import DAY_MS, HOUR_MS, Body, Message, Move
 from indai.protocol.negotiation import OfferState, Status, apply, decide_accept, open_thread, transcript
+from indai.protocol.rules import RULES
 
 from tests.unit.transcripts import (
     NOW,
@@ -339,6 +342,12 @@ def test_the_offerer_decides_once_by_its_own_clock(
     state: OfferState, after_ms: int, decision: OfferState
 ) -> None:
     assert decide_accept(state, NOW, NOW + after_ms) is decision
+
+
+def test_the_manual_states_the_rules_in_force() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "negotiation.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(NEG-[0-9]{2})` \| (.*) \|$", manual, re.MULTILINE))
+    assert rows == {rule.id: rule.text for rule in RULES.values() if rule.id.startswith("NEG-")}
 
 
 def test_a_transcript_replays_in_its_canonical_order() -> None:

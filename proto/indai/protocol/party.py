@@ -65,8 +65,8 @@ from indai.protocol.party_state import (
 WISH_LIFE_MS = DAY_MS
 ASK_LIFE_MS = DAY_MS
 ANSWER_LIFE_MS = 366 * DAY_MS
-"""RECEIPT, REJECT and WITHDRAW settle what was signed, so they keep their effect however late they are
-delivered."""
+"""RECEIPT, REJECT and WITHDRAW settle what was signed, so they keep their effect however late they come; a HOLD
+has effect until its own deadline only, but belongs to both transcripts."""
 
 DECLINED = "DECLINED"
 NO_COMMON_SLOT = "NO_COMMON_SLOT"
@@ -190,7 +190,7 @@ def _ask(side: Side, terms: MeetWish | MeetTerms, now_ms: int) -> Next:
     asking = AskOwner(terms, deadline_ms)
     if thread is None or held:
         return side, (asking,)
-    side, effects = _send(side, Move.HOLD, HoldBody(deadline_ms), deadline_ms - now_ms)
+    side, effects = _send(side, Move.HOLD, HoldBody(deadline_ms), ANSWER_LIFE_MS)
     return side, (asking, *effects)
 
 
