@@ -65,8 +65,10 @@ from indai.protocol.party_state import (
 WISH_LIFE_MS = DAY_MS
 ASK_LIFE_MS = DAY_MS
 ANSWER_LIFE_MS = 366 * DAY_MS
-"""RECEIPT, REJECT and WITHDRAW settle what was signed, so they keep their effect however late they come; a HOLD
-has effect until its own deadline only, but belongs to both transcripts."""
+"""RECEIPT, REJECT and WITHDRAW settle what was signed, so they keep their effect however late they come.
+
+A HOLD has effect until its own deadline only, but belongs to both transcripts.
+"""
 
 DECLINED = "DECLINED"
 NO_COMMON_SLOT = "NO_COMMON_SLOT"
