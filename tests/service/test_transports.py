@@ -151,7 +151,7 @@ async def test_a_deadline_ends_the_call_on_both_sides(connect: Connect) -> None:
     cancelled = asyncio.Event()
 
     async def get(request: Any, context: Any) -> Any:
-        assert 0 < context.time_remaining() <= 0.2
+        assert 0 < context.time_remaining() <= 0.3
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -174,7 +174,7 @@ async def test_a_call_without_a_deadline_gets_one(connect: Connect) -> None:
 
     stub = await connect(get)
     await stub.GetThread(pb.GetThreadRequest())
-    assert 5 < seen[0] <= 10
+    assert 5 < seen[0] <= 11  # gRPC rounds a deadline up on its way
 
 
 async def test_cancelling_the_caller_cancels_the_servicer(connect: Connect) -> None:
