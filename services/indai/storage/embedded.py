@@ -48,6 +48,8 @@ DATABASE = "indai"
 _OWNER_WAIT_S = 5.0
 _READY_WAIT_S = 120.0
 _POLL_S = 0.03
+# What connecting meets while a server starts, recovers or goes down.
+_NOT_YET = (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +172,8 @@ class EmbeddedPostgres:
         while time.monotonic() < deadline:
             running = read_pid_file(server.pgdata)
             if running is not None and running.is_running():
-                if running.socket_dir is not None:
-                    with contextlib.suppress(OSError, asyncpg.CannotConnectNowError, asyncpg.InterfaceError):
+                if running.socket_dir is not None and running.accepts:
+                    with contextlib.suppress(*_NOT_YET):
                         return running.socket_dir, await _superuser(running.socket_dir, password)
             elif self._process is None or (self._process.poll() is not None and server.may_be_tried_again()):
                 self._process = server.launch(running)

@@ -14,17 +14,21 @@ from pathlib import Path
 
 import psutil
 
-_SOCKET_LINE = 4
+_SOCKET_LINE, _STATUS_LINE = 4, 7
 _FAST_SHUTDOWN_S = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """What a pid file says; `socket_dir` is None until the server has made its socket."""
+    """What a pid file says; `socket_dir` is None until the server has made its socket.
+
+    `accepts` is whether it said that it takes connections, not whether it still lives.
+    """
 
     pid: int
     pgdata: Path
     socket_dir: Path | None
+    accepts: bool
 
     def is_running(self) -> bool:
         """Whether the process is a live Postgres server of this data directory."""
@@ -67,6 +71,7 @@ def read_pid_file(pgdata: Path) -> Postmaster | None:
     try:
         lines = (pgdata / "postmaster.pid").read_text().splitlines()
         socket_dir = lines[_SOCKET_LINE] if len(lines) > _SOCKET_LINE else ""
-        return Postmaster(int(lines[0]), pgdata, Path(socket_dir) if socket_dir else None)
+        status = lines[_STATUS_LINE].strip() if len(lines) > _STATUS_LINE else ""
+        return Postmaster(int(lines[0]), pgdata, Path(socket_dir) if socket_dir else None, status == "ready")
     except (FileNotFoundError, IndexError, ValueError):
         return None

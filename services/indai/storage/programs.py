@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,9 @@ SETTINGS: Mapping[str, str] = {
     "fsync": "on",
     "full_page_writes": "on",
     "synchronous_commit": "on",
+    # After a crash everything is flushed first; one system call for it instead of a thousand, where there is
+    # one.
+    **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
     "password_encryption": "scram-sha-256",
     "timezone": "UTC",
     "log_timezone": "UTC",
