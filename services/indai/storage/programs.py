@@ -131,7 +131,7 @@ def initialise(base: Path, binaries: Path, account: Account, password: str, *, s
     )
     if done.returncode:
         shutil.rmtree(staging, ignore_errors=True)
-        raise server_error(done.stderr)
+        raise server_error(done.stderr or f"initdb ended with status {done.returncode}")
     (staging / "cluster").rename(base / "cluster")
     shutil.rmtree(staging)
 
@@ -152,6 +152,7 @@ def server_error(output: str, hint: str = "") -> IndaiError:
             "The disk with the data directory is full.",
             hint="Free some space and start again.",
         )
-    lines = [line for line in output.splitlines() if "FATAL" in line or "error:" in line]
-    last = lines[-1].partition("FATAL:")[2].strip() or lines[-1] if lines else "it gave no reason"
+    lines = output.strip().splitlines()
+    telling = [line for line in lines if "FATAL:" in line or "error:" in line] or lines
+    last = telling[-1].rpartition("FATAL:")[2].strip() if telling else "it gave no reason"
     return Unavailable(Reason.DATABASE_UNAVAILABLE, f"Postgres did not start: {last}.", hint=hint)
