@@ -161,6 +161,8 @@ class Host:
         events, replies = [event], []
         while events:
             side, effects = self._step(side, events.pop(0))
+            if any(isinstance(effect, Consult | Send) for effect in effects[:-1]) and not self.world.mutation:
+                raise Violation("what needs an answer is not the last effect of its step")
             for effect in effects:
                 self.world.crash_point()
                 follow_up = self._carry_out(store, side, effect)

@@ -1,10 +1,10 @@
 """One party's part of a thread, as pure code: events in, the next state and its effects out.
 
 The host drives it inside one database transaction: `step(side, event, now_ms)` gives a `Side` to store and
-effects to carry out. `Consult` and `Send` are answered at once, in the same transaction, by the events
-`HostAnswers` and `Sent`; only what the host has signed advances the thread. When the transaction commits,
-state, outbox, reservations and ledger leaf stand together; when it does not, nothing happened.
-`party_state` holds the types and their JSON.
+effects to carry out in order. `Consult` and `Send` come last, one of them in a step, and are answered at
+once, in the same transaction, by the events `HostAnswers` and `Sent`; only what the host has signed advances
+the thread. When the transaction commits, state, outbox, reservations and ledger leaf stand together; when it
+does not, nothing happened. `party_state` holds the types and their JSON.
 """
 
 from __future__ import annotations
