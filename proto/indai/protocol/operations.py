@@ -33,6 +33,7 @@ MAX_OPERATION = 8_192  # bytes of one envelope; with MAX_CHAIN, a whole chain fi
 MAX_CHAIN = 400  # then only a TOMBSTONE is taken
 NONCE_BYTES = 16
 MAX_SKEW_MS = 120_000  # two honest clocks differ by at most this
+MAX_BACKDATE_MS = 86_400_000  # a key may be made, on another machine, a day before it is listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +251,8 @@ def _check_key_history(
         if old.revoked_at_ms or new != now_revoked:
             raise invalid(f"the key {old.key_id} changed other than by being revoked now", "REG-05")
     for added in after.values():
-        if added.revoked_at_ms or added.valid_from_ms < operation.issued_at_ms - MAX_SKEW_MS:
-            raise invalid(f"the new key {added.key_id} is revoked or valid from the past", "REG-05")
+        if added.revoked_at_ms or added.valid_from_ms < operation.issued_at_ms - MAX_BACKDATE_MS:
+            raise invalid(f"the new key {added.key_id} is revoked or valid from over a day ago", "REG-05")
     if (revoked > 0) != (operation.type == REVOKE):
         raise invalid("a REVOKE revokes an agent key and no other operation does", "REG-06")
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from indai.protocol.sparsemap import Tile
 from indai.registry.records import Record
 
-MAX_RECORDS = 50_000
+MAX_RECORDS = 20_000
 MAX_TILES = 100_000
 PREFETCHED = 12  # hex digits: one query reads every tile that a map of 2^40 handles can have on a key's path
 

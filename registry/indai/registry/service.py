@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +92,14 @@ class Registry:
         authority = str(Handle.parse(keys.origin.removesuffix("/registry")))
         registry = cls(pool, authority, writer, signer, clock)
         await registry._check_map(await registry.publish())
-        async with registry._group:
-            yield registry
+        renewal = asyncio.create_task(registry._renew())
+        try:
+            async with registry._group:
+                yield registry
+        finally:
+            renewal.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewal
 
     async def submit(self, raw: bytes) -> tuple[str, int]:
         """Append an operation (a serialised Envelope); its handle and log index, under a signed head.
@@ -154,7 +160,7 @@ class Registry:
             self._view = View(note, size, self._clock(), root, leaf, proof)
             return self._view
 
-    async def reissue(self) -> None:
+    async def _renew(self) -> None:
         """Sign the head again every few seconds until cancelled, so that a log at rest stays fresh."""
         while True:
             await asyncio.sleep(REISSUE_MS / 1000)

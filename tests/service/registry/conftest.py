@@ -35,8 +35,8 @@ KEYS = LogKeys(ORIGIN, key("log"), ORIGIN + "/clock", key("clock"))
 class Clock:
     """A clock the test moves; whole seconds, as cosignatures have them."""
 
-    def __init__(self) -> None:
-        self.now = 1_790_000_000_000
+    def __init__(self, now: int = 1_790_000_000_000) -> None:
+        self.now = now
 
     def __call__(self) -> int:
         return self.now

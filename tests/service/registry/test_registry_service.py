@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from indai.client.handlekeys import add_agent_key, new_agent_key, retire, set_intents
 from indai.protocol.envelope import Envelope, parse_envelope
-from indai.protocol.errors import IndaiError, NotFound, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.protocol.operations import MAX_SKEW_MS, Chain, apply_operation, replay
 from indai.protocol.registryleaf import parse_registry_leaf
 from indai.protocol.sparsemap import SparseMap, map_key, map_value
+from indai.storage.pool import transaction
 from indai.tlog import append as tlog_append
 from indai.v1 import registry_pb2
+
+from .conftest import Clock
 
 
 def key(name: str) -> SigningKey:
@@ -170,6 +179,64 @@ async def test_a_failed_transaction_leaves_nothing_behind(rig: Any, monkeypatch:
     await check_mirror(rig, 2)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_connection_lost_at_commit_is_looked_up(
+    rig: Any, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    await rig.submit(rig.claim("ind.ai/alice"))
+    lost = Unavailable(Reason.DATABASE_UNAVAILABLE, "The connection was lost.")
+    left = 1
+
+    @asynccontextmanager
+    async def losing(*args: Any) -> AsyncIterator[Any]:
+        nonlocal left
+        async with transaction(*args) as connection:
+            yield connection
+            left -= 1
+            if left == 0 and not committed:
+                raise lost
+        if left == 0:
+            raise lost
+
+    monkeypatch.setattr("indai.tlog.sequencer.transaction", losing)
+    bob = rig.claim("ind.ai/bob")
+    if committed:
+        assert (await rig.submit(bob)).index == 1
+    else:
+        await refused(rig, bob, Reason.DATABASE_UNAVAILABLE)
+    monkeypatch.undo()
+    carol = rig.claim("ind.ai/carol")
+    assert (await rig.submit(carol)).index == 1 + committed
+    assert (await rig.submit(bob)).index == 2 - committed
+    await check_mirror(rig, 3)
+    found = await rig.resolver().resolve_many(["ind.ai/alice", "ind.ai/bob", "ind.ai/carol"])
+    assert not [one for one in found.values() if isinstance(one, IndaiError)]
+
+
+async def test_a_killed_registry_keeps_every_answer_it_gave(
+    database: Any, start_registry: Any, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = Path(__file__).with_name("claiming_program.py")
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), database.dsn, str(tmp_path / "log"), stdout=-1, env=environment
+    )
+    assert running.stdout is not None
+    answered = [json.loads(await running.stdout.readline()) for _ in range(40)]
+    running.kill()
+    await running.wait()
+    clock = Clock(answered[-1]["time_ms"])
+    rig = await start_registry(database.pool, "log", clock)
+    resolver = rig.resolver()
+    for answer in answered:
+        found = await resolver.resolve(answer["handle"])
+        assert found.chain.last_mid.hex() == answer["mid"]
+    size = resolver.head.size
+    assert size >= len(answered)
+    assert (await rig.submit(rig.claim("ind.ai/afterwards"))).index == size
+    await check_mirror(rig, size + 1)
+
+
 async def test_a_restarted_registry_goes_on_where_it_was(database: Any, start_registry: Any) -> None:
     first = await start_registry(database.pool)
     operations = [first.claim(f"ind.ai/user-{number}") for number in range(20)]
@@ -235,3 +302,27 @@ async def test_stored_operations_cannot_be_changed(rig: Any, database: Any) -> N
     async with database.pool.acquire() as connection:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute("DELETE FROM registry.operation")
+
+
+async def test_more_than_can_wait_is_turned_away(
+    database: Any, start_registry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indai.registry.service.MAX_WAITING", 2)
+    rig = await start_registry(database.pool)
+    claims = [rig.claim(f"ind.ai/user-{number}") for number in range(4)]
+    answers = await asyncio.gather(*(rig.registry.submit(one.raw) for one in claims), return_exceptions=True)
+    assert [isinstance(answer, Unavailable) for answer in answers] == [False, False, True, True]
+    assert (await rig.submit(claims[3])).index == 2
+
+
+async def test_the_log_is_read_in_pages_up_to_its_end(rig: Any) -> None:
+    await asyncio.gather(*(rig.submit(rig.claim(f"ind.ai/user-{number}")) for number in range(3)))
+
+    async def page(start: int, size: int) -> tuple[int, int]:
+        request = registry_pb2.ListEntriesRequest(start=start, page_size=size)
+        answer = await rig.stub.ListEntries(request)
+        return len(answer.entries), answer.next_start
+
+    assert [await page(0, 2), await page(2, 2), await page(3, 0)] == [(2, 2), (1, 3), (0, 3)]
+    with pytest.raises(InvalidInput):
+        await page(4, 1)

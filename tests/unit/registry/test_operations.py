@@ -232,7 +232,7 @@ def test_a_state_with_wrong_keys_or_words_is_refused(
         lambda s: setattr(s.agent_keys[0], "valid_from_ms", NOW - 1),
         lambda s: s.agent_keys[0].scopes.append("pay"),
         lambda s: setattr(s.agent_keys[0], "revoked_at_ms", NOW + 999),
-        lambda s: s.agent_keys.append(_agent("agent2", valid_from_ms=NOW - 200_000)),
+        lambda s: s.agent_keys.append(_agent("agent2", valid_from_ms=NOW + 1_000 - 86_400_001)),
         lambda s: s.agent_keys.append(_agent("agent2", revoked_at_ms=NOW + 1_000)),
     ],
 )
