@@ -58,7 +58,7 @@ async def service_of(
     async def everybody() -> Sequence[str]:
         return owners
 
-    return LedgerService(pool, signer, identity, everybody, lambda: NOW)
+    return LedgerService(pool, signer, identity, lambda: NOW)
 
 
 async def exported(service: LedgerService, owner: str = "") -> list[bytes]:

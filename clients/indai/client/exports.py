@@ -227,6 +227,14 @@ class ExportWriter:
         self._order.take(record, line)
         return line
 
+    def copy(self, line: bytes) -> bytes:
+        """A line that another writer made, without its end line; raises InvalidInput(INVALID_EXPORT)."""
+        record = _decode("the copied export", self._order.lines + 1, line)
+        if why := self._order.check(record):
+            raise _unreadable("the copied export", self._order.lines + 1, why)
+        self._order.take(record, line)
+        return line
+
     def end(self) -> bytes:
         """The last line."""
         return self.line(self._order.end())

@@ -55,10 +55,11 @@ class Reason(Enum):
     FROM_FUTURE = Status("FAILED_PRECONDITION", 400, 3)
     EXPIRED = Status("FAILED_PRECONDITION", 400, 3)
     ID_REUSE = Status("ALREADY_EXISTS", 409, 3)
+    REPLAYED = Status("ALREADY_EXISTS", 409, 3)
     NOT_YOUR_TURN = Status("FAILED_PRECONDITION", 409, 3)
     ILLEGAL_MOVE = Status("FAILED_PRECONDITION", 409, 3)
     THREAD_CLOSED = Status("FAILED_PRECONDITION", 409, 3)
-    TOO_MANY_MOVES = Status("RESOURCE_EXHAUSTED", 429, 3)
+    TOO_MANY_MOVES = Status("FAILED_PRECONDITION", 409, 3)
     IMPASSE = Status("FAILED_PRECONDITION", 409, 3)
     # Transient: what it answers has not arrived. Never stored as an outcome.
     OUT_OF_ORDER = Status("ABORTED", 409, 6)

@@ -42,16 +42,24 @@ class GetCheckpointResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CHECKPOINT_FIELD_NUMBER: _builtins.int
+    ORIGIN_FIELD_NUMBER: _builtins.int
+    VKEY_FIELD_NUMBER: _builtins.int
     checkpoint: _builtins.bytes
     """Signed note."""
+    origin: _builtins.str
+    """Origin of the ledger."""
+    vkey: _builtins.str
+    """Its verifier key, in signed-note form, as the node's record names it."""
     def __init__(
         self,
         *,
         checkpoint: _builtins.bytes = ...,
+        origin: _builtins.str = ...,
+        vkey: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "origin", b"origin", "vkey", b"vkey"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -166,16 +174,22 @@ class ExportLedgerRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OWNER_FIELD_NUMBER: _builtins.int
+    OWNERS_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
-    """Owner's handle, or empty for the whole node (operator only)."""
+    """Whom the export is for: an owner's handle, or empty for the whole node (operator only)."""
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """For the whole node: whose contents are shown. The node knows its agents; the ledger does not."""
+
     def __init__(
         self,
         *,
         owner: _builtins.str = ...,
+        owners: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "owners", b"owners"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,6 +65,11 @@ class OwnerServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.AnswerApprovalRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.AnswerApprovalResponse.FromString,
                 _registered_method=True)
+        self.WithdrawThread = channel.unary_unary(
+                '/indai.v1.OwnerService/WithdrawThread',
+                request_serializer=indai_dot_v1_dot_owner__pb2.WithdrawThreadRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.WithdrawThreadResponse.FromString,
+                _registered_method=True)
         self.ListEvents = channel.unary_unary(
                 '/indai.v1.OwnerService/ListEvents',
                 request_serializer=indai_dot_v1_dot_owner__pb2.ListEventsRequest.SerializeToString,
@@ -133,6 +138,13 @@ class OwnerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WithdrawThread(self, request, context):
+        """Takes a request, an offer or an unconfirmed acceptance back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEvents(self, request, context):
         """Events of the owner's calendar.
         """
@@ -193,6 +205,11 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     servicer.AnswerApproval,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.AnswerApprovalRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.AnswerApprovalResponse.SerializeToString,
+            ),
+            'WithdrawThread': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawThread,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.WithdrawThreadRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.WithdrawThreadResponse.SerializeToString,
             ),
             'ListEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEvents,
@@ -378,6 +395,33 @@ class OwnerService:
             '/indai.v1.OwnerService/AnswerApproval',
             indai_dot_v1_dot_owner__pb2.AnswerApprovalRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.AnswerApprovalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawThread(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/WithdrawThread',
+            indai_dot_v1_dot_owner__pb2.WithdrawThreadRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.WithdrawThreadResponse.FromString,
             options,
             channel_credentials,
             insecure,

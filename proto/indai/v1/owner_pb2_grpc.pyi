@@ -45,6 +45,8 @@ class OwnerServiceStub:
     """What waits for the owner."""
     AnswerApproval: _grpc.UnaryUnaryMultiCallable[_owner_pb2.AnswerApprovalRequest, _owner_pb2.AnswerApprovalResponse]
     """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use."""
+    WithdrawThread: _grpc.UnaryUnaryMultiCallable[_owner_pb2.WithdrawThreadRequest, _owner_pb2.WithdrawThreadResponse]
+    """Takes a request, an offer or an unconfirmed acceptance back."""
     ListEvents: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListEventsRequest, _owner_pb2.ListEventsResponse]
     """Events of the owner's calendar."""
     ActivatePolicy: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ActivatePolicyRequest, _owner_pb2.ActivatePolicyResponse]
@@ -71,6 +73,8 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     """What waits for the owner."""
     AnswerApproval: _aio.UnaryUnaryMultiCallable[_owner_pb2.AnswerApprovalRequest, _owner_pb2.AnswerApprovalResponse]  # type: ignore[assignment]
     """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use."""
+    WithdrawThread: _aio.UnaryUnaryMultiCallable[_owner_pb2.WithdrawThreadRequest, _owner_pb2.WithdrawThreadResponse]  # type: ignore[assignment]
+    """Takes a request, an offer or an unconfirmed acceptance back."""
     ListEvents: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListEventsRequest, _owner_pb2.ListEventsResponse]  # type: ignore[assignment]
     """Events of the owner's calendar."""
     ActivatePolicy: _aio.UnaryUnaryMultiCallable[_owner_pb2.ActivatePolicyRequest, _owner_pb2.ActivatePolicyResponse]  # type: ignore[assignment]
@@ -130,6 +134,14 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.AnswerApprovalResponse, _abc.Awaitable[_owner_pb2.AnswerApprovalResponse]]:
         """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use."""
+
+    @_abc_1.abstractmethod
+    def WithdrawThread(
+        self,
+        request: _owner_pb2.WithdrawThreadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.WithdrawThreadResponse, _abc.Awaitable[_owner_pb2.WithdrawThreadResponse]]:
+        """Takes a request, an offer or an unconfirmed acceptance back."""
 
     @_abc_1.abstractmethod
     def ListEvents(

@@ -6,7 +6,7 @@ to decide before it calls: this service has no peers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 
 import asyncpg
 import grpc
@@ -33,10 +33,6 @@ _FIND = """
     WHERE entry.log = $1 AND entry.owner = $2 AND entry.mid = $3 AND entry.kind = $4
 """
 
-Owners = Callable[[], Awaitable[Sequence[str]]]
-"""All owners of the node, for the operator's export of everything."""
-
-
 class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     """Serves the ledger that `signer` signs. `clock`: ms since the epoch."""
 
@@ -45,13 +41,11 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         pool: asyncpg.Pool,
         signer: LogSigner,
         identity: LedgerIdentity,
-        owners: Owners,
         clock: Callable[[], int],
     ) -> None:
         self._pool = pool
         self._signer = signer
         self._identity = identity
-        self._owners = owners
         self._clock = clock
         self._reader = LogReader(pool, identity.log)
 
@@ -61,7 +55,9 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         context: grpc.aio.ServicerContext[pb.GetCheckpointRequest, pb.GetCheckpointResponse],
     ) -> pb.GetCheckpointResponse:
         """The head of everything committed."""
-        return pb.GetCheckpointResponse(checkpoint=await self._signer.publish())
+        return pb.GetCheckpointResponse(
+            checkpoint=await self._signer.publish(), origin=self._identity.log, vkey=self._identity.vkey
+        )
 
     async def GetReceiptProof(
         self,
@@ -100,7 +96,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> AsyncIterator[pb.ExportLedgerResponse]:
         """The whole log, with the contents of one owner or of all."""
         scope = _handle(request.owner) if request.owner else ""
-        owners = [scope] if scope else await self._owners()
+        owners = [scope] if scope else [_handle(owner) for owner in request.owners]
         size = read_checkpoint(await self._signer.publish()).size
         chunk = bytearray()
         async for line in export_lines(self._pool, self._identity, size, owners, scope, self._clock()):

@@ -6,6 +6,7 @@ application needs, and row-level security holds for it too. Migrations alone use
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ _STATEMENT_TIMEOUT_MS = 15_000
 _LOCK_TIMEOUT_MS = 5_000
 _IDLE_IN_TRANSACTION_MS = 30_000
 _ACQUIRE_TIMEOUT_S = 10.0
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ def _translate_state(error: asyncpg.PostgresError) -> IndaiError:
             return _unavailable("The connection to the database was lost.")
         case asyncpg.InsufficientResourcesError():
             return _unavailable("The database is out of memory or connections.")
+    _log.error("database error %s: %s", error.sqlstate, error)
     return IndaiError(
         Reason.INTERNAL,
         f"The database answered with an unexpected error ({error.sqlstate}).",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indai.protocol import sparsemap
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.sparsemap import (
     DEPTH,
@@ -32,12 +31,11 @@ def model_root(leaves: dict[bytes, bytes], depth: int = 0) -> bytes:
         return EMPTY[depth]
     if depth == DEPTH:
         ((key, value),) = leaves.items()
-        return hashlib.sha256(b"\x00" + key + value).digest()
+        return sparsemap._leaf_hash(key, value)
     halves: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
     for key, value in leaves.items():
         halves[key[depth // 8] >> (7 - depth % 8) & 1][key] = value
-    left, right = (model_root(half, depth + 1) for half in halves)
-    return hashlib.sha256(b"\x01" + left + right).digest()
+    return sparsemap._join(model_root(halves[0], depth + 1), model_root(halves[1], depth + 1), 0)
 
 
 class Store:

@@ -1,0 +1,185 @@
+"""The agents that live on this node: whose they are, their sealed keys, their calendars.
+
+The table is small and read at start; this object is its only writer. Which of an agent's keys signs is the
+registry's word (`signing_key`), never ours: a key that the record does not show, or shows as revoked, is not
+used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import asyncpg
+from indai.client.resolver import Resolved
+from indai.node.auth import new_token
+from indai.node.calendar.file import CalendarFile
+from indai.node.keystore import KeyStore
+from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
+from indai.protocol.handles import Handle
+from indai.protocol.keys import SigningKey
+from indai.protocol.operations import Chain
+from indai.storage.pool import transaction
+
+DEFAULT_ZONE = "UTC"
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent. `calendar` is replaced when the owner's time zone changes."""
+
+    owner: str
+    token_sha256: bytes
+    calendar_path: Path
+    zone: ZoneInfo
+    keys: dict[str, SigningKey]
+    calendar: CalendarFile = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calendar = CalendarFile(self.calendar_path, self.zone)
+
+    def signing_key(self, record: Resolved, now_ms: int, kind: str) -> SigningKey:
+        """The newest key of ours that the registry's record allows for this kind of intent."""
+        usable = [
+            key
+            for key in record.chain.state.agent_keys
+            if key.key_id in self.keys and _valid(record.chain, key.key_id, now_ms, kind)
+        ]
+        if not usable:
+            raise Unavailable(
+                Reason.UNKNOWN_KEY,
+                f"The record of {self.owner} names no valid key that this node holds.",
+                hint=f"Register one: indai handle rotate {self.owner}",
+            )
+        newest = max(usable, key=lambda key: key.valid_from_ms)
+        return self.keys[newest.key_id]
+
+
+class Agents:
+    """All agents of this node, by handle and by token."""
+
+    def __init__(
+        self, pool: asyncpg.Pool, store: KeyStore, calendars: Path, clock: Callable[[], int]
+    ) -> None:
+        self._pool = pool
+        self._store = store
+        self._calendars = calendars
+        calendars.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._clock = clock
+        self._agents: dict[str, Agent] = {}
+        self._by_token: dict[bytes, str] = {}
+
+    async def load(self) -> None:
+        """Read every agent; raises when a sealed key does not open under this node's key."""
+        async with transaction(self._pool) as connection:
+            rows = await connection.fetch(
+                "SELECT owner, token_sha256, calendar_path, time_zone FROM node.agents"
+            )
+            keys = await connection.fetch("SELECT owner, key_id, sealed_seed FROM node.agent_keys")
+        seeds: dict[str, dict[str, SigningKey]] = {}
+        for owner, key_id, sealed in keys:
+            seed = self._store.unseal(sealed, _context(owner, key_id))
+            seeds.setdefault(owner, {})[key_id] = SigningKey.from_seed(seed)
+        for owner, digest, path, zone in rows:
+            self._add(Agent(owner, digest, Path(path), ZoneInfo(zone), seeds.get(owner, {})))
+
+    def get(self, owner: str) -> Agent:
+        """Raises NotFound when the handle does not live here."""
+        try:
+            return self._agents[owner]
+        except KeyError:
+            raise NotFound(
+                Reason.NOT_FOUND,
+                f"{owner} does not live on this node.",
+                hint=f"Claim it here: indai handle claim {owner}",
+            ) from None
+
+    async def owner_of_token(self, digest: bytes) -> str | None:
+        """The owner whose token has this SHA-256."""
+        return self._by_token.get(digest)
+
+    def __contains__(self, owner: object) -> bool:
+        return owner in self._agents
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    async def create(self, handle: str, calendar_path: str) -> tuple[SigningKey, str]:
+        """A new agent with its first key: (key, the owner's token, which is stored only as a digest)."""
+        owner = str(Handle.parse(handle))
+        if owner in self._agents:
+            raise InvalidInput(
+                Reason.ALREADY_EXISTS,
+                f"{owner} lives on this node already.",
+                hint=f"For a new key use: indai handle rotate {owner}",
+            )
+        path = Path(calendar_path) if calendar_path else self._calendars / f"{owner.replace('/', '_')}.ics"
+        if not path.is_absolute():
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT, f"{path} is not an absolute path on the node's machine."
+            )
+        key, token = SigningKey.generate(), new_token()
+        agent = Agent(owner, token.sha256, path, ZoneInfo(DEFAULT_ZONE), {key.key_id: key})
+        await agent.calendar.busy(self._clock(), self._clock() + 1)
+        async with transaction(self._pool) as connection:
+            await connection.execute(
+                "INSERT INTO node.agents (owner, token_sha256, calendar_path, time_zone)"
+                " VALUES ($1, $2, $3, $4)",
+                owner,
+                agent.token_sha256,
+                str(path),
+                DEFAULT_ZONE,
+            )
+            await self._insert_key(connection, owner, key)
+        self._add(agent)
+        return key, token.text
+
+    async def add_key(self, handle: str) -> SigningKey:
+        """One more key for an agent; it signs once the registry shows it."""
+        agent = self.get(str(Handle.parse(handle)))
+        key = SigningKey.generate()
+        async with transaction(self._pool) as connection:
+            await self._insert_key(connection, agent.owner, key)
+        agent.keys[key.key_id] = key
+        return key
+
+    async def set_zone(self, owner: str, zone: str) -> None:
+        """The owner's time zone, as their policy states it."""
+        agent = self.get(owner)
+        if agent.zone.key == zone:
+            return
+        async with transaction(self._pool) as connection:
+            await connection.execute("UPDATE node.agents SET time_zone = $2 WHERE owner = $1", owner, zone)
+        agent.zone = ZoneInfo(zone)
+        agent.calendar = CalendarFile(agent.calendar_path, agent.zone)
+
+    async def _insert_key(self, connection: asyncpg.Connection, owner: str, key: SigningKey) -> None:
+        sealed = self._store.seal(key.seed, _context(owner, key.key_id))
+        await connection.execute(
+            "INSERT INTO node.agent_keys (owner, key_id, sealed_seed) VALUES ($1, $2, $3)",
+            owner,
+            key.key_id,
+            sealed,
+        )
+
+    def _add(self, agent: Agent) -> None:
+        self._agents[agent.owner] = agent
+        self._by_token[agent.token_sha256] = agent.owner
+
+
+def _valid(chain: Chain, key_id: str, now_ms: int, kind: str) -> bool:
+    try:
+        chain.key_valid_at(key_id, now_ms, kind)
+    except ProtocolError:
+        return False
+    return True
+
+
+def _context(owner: str, key_id: str) -> str:
+    """What a sealed key is bound to, so that rows can't be swapped."""
+    return f"agent-key {owner} {key_id}"

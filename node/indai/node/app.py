@@ -1,0 +1,255 @@
+"""The composition root: which roles run in this process, what each needs, in which order they start.
+
+    role      needs                      serves
+    registry  database                   RegistryService
+    policy    database                   PolicyService
+    ledger    database                   LedgerService
+    node      registry, policy, ledger,  PeerService (other nodes), OwnerService and OperatorService
+              database (the ledger's)
+
+A needed role that is in this process is reached over an in-process channel, any other over the network;
+nobody can tell the difference. Roles start in the table's order and stop in reverse; ready is when all are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import asyncpg
+import uvloop
+from indai.client.channels import CheckedChannel, plain_channel
+from indai.client.network import NetworkPolicy
+from indai.ledger.entries import SCHEMA as LEDGER
+from indai.ledger.export import LedgerIdentity
+from indai.ledger.servicer import LedgerService
+from indai.node import auth
+from indai.node.clock import DatabaseClock
+from indai.node.inprocess import local_channel
+from indai.node.keyring import Keyring
+from indai.node.keystore import open_keystore
+from indai.node.node_role import Enrol, Neighbours, NodePlan, node_role
+from indai.node.server import RpcServer, TlsMode, owner_credentials
+from indai.node.service import Service
+from indai.node.settings import RunInfo, Settings
+from indai.node.store import SCHEMA as NODE
+from indai.policy.servicer import PolicyService
+from indai.protocol.errors import InvalidInput, Reason
+from indai.protocol.handles import Handle
+from indai.registry.service import Registry
+from indai.registry.servicer import RegistryServicer
+from indai.registry.store import SCHEMA as REGISTRY
+from indai.storage.embedded import EmbeddedPostgres
+from indai.storage.migrations import Schema, migrate
+from indai.storage.pool import DatabaseUrls, open_pool
+from indai.tlog.append import SCHEMA as TLOG
+from indai.tlog.append import take_over
+from indai.tlog.signer import LogSigner
+from indai.v1 import ledger_pb2_grpc, policy_pb2_grpc, registry_pb2_grpc
+
+POLICY = Schema("policy", "indai.policy")
+SCHEMAS: dict[str, tuple[Schema, ...]] = {
+    "registry": (TLOG, REGISTRY),
+    "policy": (POLICY,),
+    "ledger": (TLOG, LEDGER),
+    "node": (TLOG, LEDGER, NODE),
+}
+NEEDS = {"registry": (), "policy": (), "ledger": (), "node": ("registry", "policy", "ledger")}
+
+CELL_TOKEN = "INDAI_CELL_TOKEN"  # noqa: S105 - the variable's name
+
+Ready = Callable[[RunInfo], Awaitable[None]]
+
+
+def main(settings: Settings, *, ready: Ready, enrol: Enrol) -> None:
+    """Run until SIGTERM or SIGINT, on uvloop."""
+    uvloop.run(run(settings, ready=ready, enrol=enrol))
+
+
+async def run(settings: Settings, *, ready: Ready, enrol: Enrol) -> None:
+    """Run the roles of `settings` until SIGTERM or SIGINT. `ready` is told when all serve; `enrol` puts the
+    node's record into the registry with the operator's rotation key, which never enters this package."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with running(settings, enrol) as info:
+        await ready(info)
+        await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
+    """The roles of this process, started; stopped at the end of the block."""
+    _check(settings)
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    async with contextlib.AsyncExitStack() as stack:
+        process = _Process(settings, stack, await _database(settings, stack))
+        if "registry" in settings.roles:
+            await process.start_registry()
+        if "policy" in settings.roles:
+            await process.start_policy()
+        if "ledger" in settings.roles:
+            await process.start_ledger()
+        if "node" in settings.roles:
+            await process.start_node(enrol)
+        yield RunInfo(settings.node_handle, process.addresses)
+
+
+def _check(settings: Settings) -> None:
+    Handle.parse(settings.node_handle)
+    for role in settings.roles:
+        for needed in NEEDS[role]:
+            if needed not in settings.roles and needed not in settings.neighbours:
+                raise InvalidInput(
+                    Reason.INVALID_ARGUMENT,
+                    f"The role {role} needs the role {needed}.",
+                    hint=f"add --role {needed}, or say where it is: --{needed} HOST:PORT",
+                )
+    if "registry" not in settings.roles and "node" in settings.roles and settings.network is None:
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            "A node of somebody else's registry needs that network's policy file.",
+            hint="copy network.policy from the registry's data directory and give it with --network",
+        )
+
+
+async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asyncpg.Pool:
+    """The database of this process, migrated: the one `INDAI_DATABASE_URL` names, or an embedded one."""
+    urls = DatabaseUrls.from_environment(os.environ)
+    if urls is None:
+        urls = DatabaseUrls.from_server(
+            await stack.enter_async_context(EmbeddedPostgres(settings.data / "postgres"))
+        )
+    schemas = dict.fromkeys(schema for role in sorted(settings.roles) for schema in SCHEMAS[role])
+    order = [schema for schema in (TLOG, REGISTRY, POLICY, LEDGER, NODE) if schema in schemas]
+    await migrate(urls.admin, order)
+    pool = await open_pool(urls.app)
+    stack.push_async_callback(pool.close)
+    return pool
+
+
+class _Process:
+    """What is running. Every start adds its own end to `stack`."""
+
+    def __init__(self, settings: Settings, stack: contextlib.AsyncExitStack, pool: asyncpg.Pool) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._pool = pool
+        self._keystore = open_keystore(settings.data, os.environ, create=True)
+        self._keyring = Keyring(settings.data / "keys", self._keystore)
+        self._identity = self._keyring.tls_identity(settings.node_handle)
+        self._local: dict[str, Sequence[Service]] = {}
+        self._network: NetworkPolicy | None = None
+        self.addresses: dict[str, str] = {}
+
+    async def start_registry(self) -> None:
+        keys = self._keyring.log_keys(
+            f"{self._settings.authority}/registry", f"{self._settings.authority}/clock"
+        )
+        clock = await DatabaseClock.start(self._pool)
+        registry = await self._stack.enter_async_context(
+            Registry.open(self._pool, keys, self._settings.data / "heads", clock)
+        )
+        self._network = NetworkPolicy.of_registry(keys.verifier, keys.time_verifier)
+        self._network.dump(self._settings.data / "network.policy")
+        servicer = RegistryServicer(registry)
+        await self._serve(
+            "registry", [Service(registry_pb2_grpc.add_RegistryServiceServicer_to_server, servicer)]
+        )
+
+    async def start_policy(self) -> None:
+        servicer = PolicyService(self._pool, await DatabaseClock.start(self._pool))
+        await self._serve_inside(
+            "policy", [Service(policy_pb2_grpc.add_PolicyServiceServicer_to_server, servicer)]
+        )
+
+    async def start_ledger(self) -> None:
+        origin = f"{self._settings.node_handle}/ledger/{datetime.now(UTC).year}"
+        keys = self._keyring.log_keys(origin, f"{origin}/clock")
+        clock = await DatabaseClock.start(self._pool)
+        await take_over(self._pool, origin)
+        signer = await LogSigner.open(self._pool, keys, self._settings.data / "heads", clock)
+        identity = LedgerIdentity(
+            self._settings.node_handle, origin, keys.verifier.vkey, self._trusted().network
+        )
+        servicer = LedgerService(self._pool, signer, identity, clock)
+        await self._serve_inside(
+            "ledger", [Service(ledger_pb2_grpc.add_LedgerServiceServicer_to_server, servicer)]
+        )
+
+    async def start_node(self, enrol: Enrol) -> None:
+        plan = NodePlan(
+            handle=self._settings.node_handle,
+            data=self._settings.data,
+            pool=self._pool,
+            keystore=self._keystore,
+            identity=self._identity,
+            network=self._trusted(),
+            neighbours=Neighbours(
+                registry_pb2_grpc.RegistryServiceStub(self._channel("registry")),
+                policy_pb2_grpc.PolicyServiceStub(self._channel("policy")),
+                ledger_pb2_grpc.LedgerServiceStub(self._channel("ledger")),
+            ),
+            peer_bind=self._settings.bind("peer"),
+            advertise=self._settings.advertise,
+            private_peers=self._settings.may_reach_private_peers,
+            enrol=enrol,
+        )
+        role = await self._stack.enter_async_context(node_role(plan))
+        self.addresses["peer"] = role.peer.address
+        await self._serve("owner", role.owner_services)
+
+    async def _serve_inside(self, name: str, services: Sequence[Service]) -> None:
+        """Serve the cell's own roles: no port unless one is asked for, and then with the cell's token."""
+        self._local[name] = services
+        if name in self._settings.listen or "node" not in self._settings.roles:
+            guard = auth.operator(auth.token_sha256(self._cell_token()))
+            await self._serve(name, [replace(service, authenticate=guard) for service in services])
+
+    async def _serve(self, name: str, services: Sequence[Service]) -> None:
+        """Serve on a port of its own, and remember the services for the roles of this process."""
+        self._local.setdefault(name, services)
+        bind = self._settings.bind(name)
+        credentials = owner_credentials(
+            bind, TlsMode(self._settings.tls), self._identity, self._settings.tls_certificate
+        )
+        server = await RpcServer.start(
+            bind, services, credentials=credentials, with_reflection=self._settings.reflection
+        )
+        self._stack.push_async_callback(server.stop)
+        self.addresses[name] = server.address
+
+    def _channel(self, role: str) -> CheckedChannel:
+        if role in self._local:
+            return local_channel(self._local[role])
+        token = "" if role == "registry" else self._cell_token()
+        channel = plain_channel(self._settings.neighbours[role], token=token)
+        self._stack.push_async_callback(channel.close)
+        return channel
+
+    def _cell_token(self) -> str:
+        """What the roles of one cell show each other across processes: the same in each of them."""
+        text = os.environ.get(CELL_TOKEN, "")
+        if not text:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                f"Roles in several processes need the token of their cell in {CELL_TOKEN}.",
+                hint="make one with: indai token, and give every process the same",
+            )
+        return text
+
+    def _trusted(self) -> NetworkPolicy:
+        """The network's keys: the registry's of this process, or those of the file the operator was given."""
+        if self._settings.network is not None:
+            return NetworkPolicy.load(self._settings.network)
+        if self._network is None:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT, "The network's policy file is missing.", hint="--network FILE"
+            )
+        return self._network

@@ -1,0 +1,364 @@
+"""One batch: its items' drafts, merged in order, as the document that one statement applies.
+
+A batch reads memory (threads, reservations) but writes none of it: the engine takes `threads` and
+`reserved` over after COMMIT, and drops the batch otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from indai.client.resolver import Resolver
+from indai.ledger.entries import Entry
+from indai.node.agents import Agents
+from indai.node.clock import DatabaseClock
+from indai.node.compose import Letterhead
+from indai.node.conversation import Cause, Conversation, Desk
+from indai.node.draft import Draft, Reserved, ThreadState, ledger_rows
+from indai.node.host import Host
+from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
+from indai.node.items import Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
+from indai.node.outbox import PASSING, Outgoing
+from indai.node.store import Key, Row, Store
+from indai.protocol import header
+from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Unavailable
+from indai.protocol.leaf import LeafKind
+from indai.protocol.messages import Move
+from indai.protocol.party_state import (
+    Event,
+    OwnerAnswers,
+    OwnerStarts,
+    OwnerWithdraws,
+    Phase,
+    Side,
+    Tick,
+)
+
+DAY_MS = 86_400_000
+
+COLUMNS = (
+    "owner",
+    "peer",
+    "outgoing",
+    "title",
+    "mid",
+    "words",
+    "receipt_log",
+    "receipt_index",
+    "ledger_index",
+    "reserved_mid",
+    "title_prefix",
+    "request_id",
+    "created_ms",
+)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every batch needs of the node."""
+
+    agents: Agents
+    resolver: Resolver
+    host: Host
+    clock: DatabaseClock
+    ledger: str
+    store: Store
+
+    def new_id(self) -> bytes:
+        """A fresh UUIDv7."""
+        return header.new_id(self.clock(), os.urandom(header.RANDOM_BYTES))
+
+    async def ledger_size(self) -> int:
+        """The ledger's size as the database has it."""
+        return await self.store.ledger_size()
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A batch before an item, to return to."""
+
+    rows: dict[str, list[Row]]
+    entries: list[Entry]
+    threads: dict[Key, ThreadState]
+    reserved: dict[str, Reserved]
+    sends: list[Outgoing]
+
+
+class Batch:
+    """Takes items one after the other."""
+
+    def __init__(
+        self,
+        context: Context,
+        threads: Mapping[Key, ThreadState],
+        reserved: Mapping[str, Reserved],
+        size: int,
+    ) -> None:
+        self._context = context
+        self._known_threads = threads
+        self._known_reserved = reserved
+        self._size = size
+        self._rows: dict[str, list[Row]] = {}
+        self._entries: list[Entry] = []
+        self._outcomes: list[tuple[Item, Any]] = []
+        self.threads: dict[Key, ThreadState] = {}
+        self._loaded_threads: dict[Key, ThreadState] = {}
+        self.reserved: dict[str, Reserved] = {}
+        self.sends: list[Outgoing] = []
+        self.effect_owners: set[str] = set()
+        self.points: list[str] = []
+        self.points_after: list[str] = []
+
+    @property
+    def owners(self) -> set[str]:
+        """Whose rows the batch touches."""
+        return (
+            {owner for owner, _ in self.threads}
+            | {row["owner"] for rows in self._rows.values() for row in rows}
+            | {entry.owner for entry in self._entries}
+        )
+
+    @property
+    def appended(self) -> int:
+        """Ledger entries of this batch."""
+        return len(self._entries)
+
+    @property
+    def doc(self) -> dict[str, list[Row]]:
+        """The document for `node.apply_batch`."""
+        now = self._context.clock()
+        doc = dict(self._rows)
+        for state in self.threads.values():
+            doc.setdefault("new_threads" if state.is_new else "threads", []).append(state.row(now))
+        if self._entries:
+            doc["ledger"] = ledger_rows(self._entries)
+        return doc
+
+    async def load(self, store: Store, items: list[Item]) -> None:
+        """Read what memory lacks. A first message is taken for new; the table refuses it if it is not."""
+        threads = [
+            (item.owner, item.thread)
+            for item in items
+            if (item.owner, item.thread) not in self._known_threads and not _begins(item)
+        ]
+        busy = sorted({item.owner for item in items} - set(self._known_reserved))
+        if not threads and not busy:
+            return
+        owners = {owner for owner, _ in threads} | set(busy)
+        loaded = await store.load(
+            owners, list(dict.fromkeys(threads)), busy, self._context.clock() - 2 * DAY_MS
+        )
+        self._context.clock.read(loaded.clock_ms)
+        for key, (row, commitment) in loaded.threads.items():
+            self._loaded_threads[key] = ThreadState(_columns(row), Side.from_json(row["side"]), commitment)
+        self.reserved.update(loaded.reserved)
+
+    async def take(self, item: Item) -> None:
+        """Decide one item; what it changes is kept only if it succeeds."""
+        try:
+            result: Any = await self._process(item)
+        except IndaiError as error:
+            result = error
+        self._outcomes.append((item, result))
+
+    def answer(self) -> None:
+        """Tell everybody who waits. Called after COMMIT."""
+        for item, result in self._outcomes:
+            if isinstance(result, IndaiError):
+                item.fail(result)
+            else:
+                item.succeed(result)
+
+    async def _process(self, item: Item) -> Any:
+        match item:
+            case Deliver():
+                return await self._deliver(item.inbound)
+            case Answered():
+                return await self._answered(item)
+            case Start():
+                return await self._start(item)
+            case Approval():
+                return await self._approval(item)
+            case Withdrawal():
+                await self._step(item, OwnerWithdraws())
+            case Wake():
+                await self._step(item, Tick())
+        return None
+
+    async def _step(self, item: Item, event: Event) -> None:
+        """An event of a thread that exists; nothing for one that does not."""
+        if self._state(item.owner, item.thread) is not None:
+            draft = self._draft(item.owner, item.thread)
+            await self._conversation(draft, draft.thread.columns["peer"]).run(event)
+            self._merge(draft)
+
+    async def _deliver(self, inbound: Inbound) -> list[bytes]:
+        message = inbound.message
+        state = self._state(inbound.owner, message.thread)
+        thread = state.side.thread if state else None
+        if thread is not None and thread.find(*message.identity):
+            if not inbound.proven:
+                raise ProtocolError(
+                    Reason.REPLAYED,
+                    "The message was taken before; what was answered then stands.",
+                    rule="HDR-06",
+                )
+            return await self._context.store.replies(inbound.owner, message.mid, message.move.value)
+        # An acceptance has the offer's times, and how late it may be the offerer decides.
+        if message.move is not Move.ACCEPT:
+            header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
+        draft = self._draft(inbound.owner, message.thread)
+        await self._receive(draft, inbound)
+        self._merge(draft)
+        return draft.replies
+
+    async def _receive(self, draft: Draft, inbound: Inbound) -> None:
+        message = inbound.message
+        if message.move is Move.ACCEPT:
+            self.points.append("before-receipt")
+        cause = Cause(message.mid, message.move.value, inbound.proven)
+        conversation = self._conversation(draft, inbound.peer, cause)
+        await conversation.receive(inbound)
+
+    async def _answered(self, item: Answered) -> None:
+        """The row leaves the outbox with the peer's answer; each reply stands for itself.
+
+        A reply that can't be taken for a passing reason takes the whole item back: the delivery is repeated,
+        and the reply comes again.
+        """
+        before = self._mark()
+        draft = self._draft(item.owner, item.thread)
+        draft.add("acks", mid=item.outgoing.mid, move=item.outgoing.move)
+        if item.reason and item.reason != Reason.REPLAYED.name:
+            draft.journal(
+                "refused-by-peer", item.reason, f"{item.outgoing.recipient}'s node: {item.sentence}"
+            )
+            self._refused(draft, item)
+        self._merge(draft)
+        for reply in item.replies:
+            try:
+                await self._deliver(replace(reply, proven=False))
+            except IndaiError as error:
+                if error.reason.status.grpc in PASSING:
+                    self._return_to(before)
+                    raise
+                if error.reason is not Reason.REPLAYED:
+                    log.warning(
+                        "reply refused", owner=item.owner, reason=error.reason.name, error=error.message
+                    )
+                    noted = self._draft(item.owner, item.thread)
+                    noted.journal("refused-message", error.reason.name, error.message, reply.message.mid)
+                    self._merge(noted)
+
+    def _refused(self, draft: Draft, item: Answered) -> None:
+        """Our first message was refused as such: there is nobody to negotiate with."""
+        side = draft.thread.side
+        first = side.thread.messages[0].mid if side.thread else None
+        if item.outgoing.mid == first and item.outgoing.move == Move.PROPOSE.value and not side.phase.ended:
+            ended = replace(side, phase=Phase.REJECTED, reason=item.reason)
+            draft.state = replace(draft.thread, side=ended)
+            draft.set(words=f"{item.outgoing.recipient}'s node refused the message: {item.sentence}")
+
+    async def _start(self, item: Start) -> None:
+        own = await self._context.resolver.resolve(item.owner, max_age_ms=MAX_HEAD_AGE_MS)
+        peer = await self._context.resolver.resolve(item.peer, max_age_ms=MAX_HEAD_AGE_MS)
+        draft = self._draft(item.owner, item.thread)
+        conversation = self._conversation(draft, item.peer, request_id=item.request_id)
+        await conversation.run(OwnerStarts(item.wish, item.thread, own.subject_id, peer.subject_id))
+        self._merge(draft)
+
+    async def _approval(self, item: Approval) -> None:
+        if self._state(item.owner, item.thread) is None:
+            raise NotFound(Reason.NOT_FOUND, "There is no such question.", hint="indai inbox")
+        draft = self._draft(item.owner, item.thread)
+        state = "approved" if item.approved else "declined"
+        # The table's compare-and-set makes it single-use, whatever memory says.
+        draft.add("answers", action_hash=item.action_hash, state=state)
+        draft.journal("approval", state.upper(), f"You {state} this.")
+        conversation = self._conversation(draft, draft.thread.columns["peer"])
+        await conversation.run(OwnerAnswers(item.approved))
+        self._merge(draft)
+
+    def _conversation(
+        self, draft: Draft, peer: str, cause: Cause | None = None, request_id: str | None = None
+    ) -> Conversation:
+        context = self._context
+        agent = context.agents.get(draft.owner)
+
+        async def letterhead() -> Letterhead:
+            own = await context.resolver.resolve(draft.owner, max_age_ms=MAX_HEAD_AGE_MS)
+            other = await context.resolver.resolve(peer, max_age_ms=MAX_HEAD_AGE_MS)
+            if draft.state is not None and other.subject_id != draft.state.side.peer:
+                raise Unavailable(
+                    Reason.UNKNOWN_PEER, f"{peer} belongs to another subject than this thread began with."
+                )
+            key = agent.signing_key(own, draft.now_ms, "meet")
+            return Letterhead(context.resolver.policy.network, own, other, key, own.head)
+
+        return Conversation(
+            Desk(agent, peer, letterhead, context.host, context.ledger), draft, cause, request_id
+        )
+
+    def _state(self, owner: str, thread: bytes) -> ThreadState | None:
+        key = (owner, thread)
+        for states in (self.threads, self._loaded_threads, self._known_threads):
+            if key in states:
+                return states[key]
+        return None
+
+    def _draft(self, owner: str, thread: bytes) -> Draft:
+        reserved = self.reserved.get(owner)
+        if reserved is None:
+            reserved = self._known_reserved.get(owner, {})
+        state = self._state(owner, thread)
+        now = self._context.clock()
+        return Draft(owner, state, now, self._size + len(self._entries), dict(reserved))
+
+    def _merge(self, draft: Draft) -> None:
+        for section, rows in draft.doc.items():
+            self._rows.setdefault(section, []).extend(rows)
+        self._cancel_out()
+        self._entries.extend(draft.entries)
+        self.sends.extend(draft.sends)
+        self.reserved[draft.owner] = draft.reserved
+        if draft.state is not None:
+            self.threads[draft.state.key] = draft.state
+        if draft.wakes_effects:
+            self.effect_owners.add(draft.owner)
+        if "offers" in draft.doc:
+            self.points_after.append("after-offer")
+        if any(entry.kind is LeafKind.COMMITMENT for entry in draft.entries):
+            self.points_after.append("after-commit")
+
+    def _mark(self) -> _Mark:
+        rows = {section: list(rows) for section, rows in self._rows.items()}
+        return _Mark(rows, list(self._entries), dict(self.threads), dict(self.reserved), list(self.sends))
+
+    def _return_to(self, mark: _Mark) -> None:
+        self._rows, self._entries, self.sends = mark.rows, mark.entries, mark.sends
+        self.threads, self.reserved = mark.threads, mark.reserved
+
+    def _cancel_out(self) -> None:
+        """A slot reserved and released within one batch never reaches the table."""
+        released = {(row["owner"], row["mid"]) for row in self._rows.get("release", ())}
+        if released:
+            reserve = self._rows.get("reserve", [])
+            self._rows["reserve"] = [row for row in reserve if (row["owner"], row["mid"]) not in released]
+
+
+def _begins(item: Item) -> bool:
+    """Whether the item begins a thread, as far as can be told without looking."""
+    if isinstance(item, Start):
+        return True
+    return isinstance(item, Deliver) and not item.inbound.message.in_reply_to and not item.retried
+
+
+def _columns(row: Row) -> Row:
+    """The columns that are not derived from the pure state."""
+    return {name: row[name] for name in COLUMNS}

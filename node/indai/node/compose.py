@@ -1,0 +1,103 @@
+"""From a move that was decided to the signed bytes that are stored and sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from indai.client.network import Head
+from indai.client.resolver import Resolved
+from indai.protocol.envelope import Envelope, cosign, payload_type, seal
+from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.header import new_id
+from indai.protocol.keys import SigningKey
+from indai.protocol.messages import Body, Message, Move, compose, describe
+from indai.protocol.quoting import quoted
+from indai.v1 import envelope_pb2, negotiation_pb2
+
+_KINDS = {Move.OFFER: "commitment", Move.RECEIPT: "receipt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Letterhead:
+    """Who writes to whom, with which key, having seen which registry head."""
+
+    network: str
+    own: Resolved
+    peer: Resolved
+    key: SigningKey
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A signed message and what the rules see of it."""
+
+    envelope: Envelope
+    message: Message
+    header_id: bytes
+
+
+def write(
+    letterhead: Letterhead,
+    move: Move,
+    body: Body,
+    thread: bytes,
+    in_reply_to: bytes,
+    now_ms: int,
+    expires_at_ms: int,
+) -> Written:
+    """Compose and sign one message."""
+    header = _header(letterhead, thread, in_reply_to, now_ms, expires_at_ms)
+    payload = compose(move, body, header, _parties(letterhead, header.key_id))
+    envelope = seal(payload_type(_KINDS.get(move, "move")), payload.SerializeToString(), [letterhead.key])
+    return Written(envelope, describe(payload, mid=envelope.mid, signatures=1), header.id)
+
+
+def accept(offer: Envelope, keys: Mapping[str, SigningKey]) -> Written:
+    """Our signature under the very bytes of the offer, with the key that the offer names for us."""
+    payload = negotiation_pb2.Commitment.FromString(offer.payload)
+    key = keys.get(payload.parties[1].key_id)
+    if key is None:
+        raise ProtocolError(
+            Reason.UNKNOWN_KEY,
+            f"The offer names the key {quoted(payload.parties[1].key_id)}, which is not held here.",
+        )
+    envelope = cosign(offer, key)
+    return Written(envelope, describe(payload, mid=envelope.mid, signatures=2), payload.header.id)
+
+
+def _header(
+    letterhead: Letterhead, thread: bytes, in_reply_to: bytes, now_ms: int, expires_at_ms: int
+) -> envelope_pb2.Header:
+    return envelope_pb2.Header(
+        id=new_id(now_ms, os.urandom(10)),
+        network=letterhead.network,
+        sender=letterhead.own.handle,
+        sender_subject=letterhead.own.subject_id,
+        recipient=letterhead.peer.handle,
+        recipient_subject=letterhead.peer.subject_id,
+        key_id=letterhead.key.key_id,
+        issued_at_ms=now_ms,
+        expires_at_ms=expires_at_ms,
+        nonce=os.urandom(16),
+        in_reply_to=in_reply_to,
+        thread=thread,
+        registry_size=letterhead.head.size,
+        registry_root=letterhead.head.root if letterhead.head.size else b"",
+    )
+
+
+def _parties(letterhead: Letterhead, key_id: str) -> tuple[negotiation_pb2.Party, ...]:
+    """Offerer first. The other side's key is left to it: the newest its record shows is named."""
+    own, peer = letterhead.own, letterhead.peer
+    return (
+        negotiation_pb2.Party(handle=own.handle, subject_id=own.subject_id, key_id=key_id),
+        negotiation_pb2.Party(handle=peer.handle, subject_id=peer.subject_id, key_id=_current_key(peer)),
+    )
+
+
+def _current_key(record: Resolved) -> str:
+    live = [key for key in record.chain.state.agent_keys if not key.revoked_at_ms]
+    return max(live, key=lambda key: key.valid_from_ms).key_id if live else ""

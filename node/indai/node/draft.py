@@ -1,0 +1,123 @@
+"""What one item of a batch changes, before it is known whether the batch can be stored.
+
+An item that fails leaves no trace: its draft is dropped. A draft that succeeds is merged into the batch in
+the order of the queue, which is why the index of a ledger entry can be known before it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from indai.ledger.entries import Entry
+from indai.node.outbox import Outgoing
+from indai.node.store import Key, Row, hexed
+from indai.protocol.messages import MeetTerms
+from indai.protocol.party import wakes_at
+from indai.protocol.party_state import Side
+
+Reserved = dict[bytes, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """A thread in memory: its columns, the pure state, and the newest signed bytes of its commitment."""
+
+    columns: Row
+    side: Side
+    commitment: bytes | None = None
+    is_new: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Owner and thread id."""
+        return self.columns["owner"], self.side.thread_id
+
+    def row(self, now_ms: int) -> Row:
+        """The columns as they are stored."""
+        side = self.side
+        offer = side.thread.offer if side.thread else None
+        terms = offer.body if offer else side.terms
+        slot = (terms.start_ms, terms.end_ms) if isinstance(terms, MeetTerms) else (None, None)
+        return self.columns | {
+            "thread": hexed(side.thread_id),
+            "mid": hexed(self.columns["mid"]),
+            "reserved_mid": hexed(self.columns["reserved_mid"]),
+            "side": side.to_json(),
+            "phase": side.phase.value,
+            "start_ms": slot[0],
+            "end_ms": slot[1],
+            "reason": side.reason,
+            "wake_ms": wakes_at(side),
+            "updated_ms": now_ms,
+        }
+
+
+def ledger_rows(entries: Sequence[Entry]) -> list[Row]:
+    """Entries as rows of the section `ledger`, in order."""
+    return [
+        {
+            "ord": order,
+            "owner": entry.owner,
+            "mid": hexed(entry.mid),
+            "kind": int(entry.kind),
+            "envelope": hexed(entry.envelope),
+            "opening": hexed(entry.opening),
+            "leaf": hexed(entry.leaf),
+            "time_ms": entry.time_ms,
+        }
+        for order, entry in enumerate(entries)
+    ]
+
+
+@dataclass(slots=True)
+class Draft:
+    """Rows by section of `node.apply_batch`, and what follows from them in memory and after COMMIT."""
+
+    owner: str
+    state: ThreadState | None
+    now_ms: int
+    next_index: int
+    reserved: Reserved
+    doc: dict[str, list[Row]] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    sends: list[Outgoing] = field(default_factory=list)
+    replies: list[bytes] = field(default_factory=list)
+    wakes_effects: bool = False
+
+    def add(self, section: str, **row: Any) -> None:
+        """One row for the owner of this draft; bytes become text that Postgres reads as bytea."""
+        plain = {name: hexed(value) if isinstance(value, bytes) else value for name, value in row.items()}
+        self.doc.setdefault(section, []).append({"owner": self.owner} | plain)
+
+    def set(self, **columns: Any) -> None:
+        """Change columns of the thread."""
+        state = self.thread
+        self.state = replace(state, columns=state.columns | columns)
+
+    @property
+    def thread(self) -> ThreadState:
+        """The thread, which exists by now."""
+        if self.state is None:
+            raise RuntimeError("the draft has no thread yet")
+        return self.state
+
+    def record(self, entry: Entry) -> int:
+        """Append a ledger entry; its index."""
+        self.entries.append(entry)
+        return self.next_index + len(self.entries) - 1
+
+    def journal(self, event: str, reason: str, words: str, mid: bytes | None = None) -> None:
+        """A line for the owner's private log."""
+        state = self.state
+        self.add(
+            "journal",
+            at_ms=self.now_ms,
+            thread=state.side.thread_id if state else None,
+            mid=mid,
+            peer=state.columns["peer"] if state else "",
+            event=event,
+            reason=reason,
+            words=words,
+        )

@@ -1,0 +1,242 @@
+"""The node's one writer: takes what is ready, decides, signs, and commits it in batches.
+
+Ownership: only the engine changes threads, messages, outbox, reservations, offers, approvals and the
+ledger, so what it has committed may be kept in memory (`_threads`, `_reserved`) and most batches cost one
+round trip to the database. The ledger's epoch fences a second engine out; whatever a failed batch had in
+memory is forgotten.
+
+Commit point: the return of `Store.apply`. Answers, deliveries and effects come after it and never before.
+When the connection is lost there, the outcome is unknown: callers get UNAVAILABLE and come again, and find
+what was stored by message id or request id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import asyncpg
+import structlog
+from indai.node import faults
+from indai.node.batch import Batch, Context
+from indai.node.draft import Reserved, ThreadState
+from indai.node.effects import Effects
+from indai.node.inbound import Inbound
+from indai.node.items import Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
+from indai.node.outbox import Outbox, Outgoing
+from indai.node.store import Key, Store
+from indai.protocol.errors import IndaiError, ProtocolError, Reason, Unavailable
+from indai.protocol.messages import MeetWish
+
+MAX_BATCH = 64
+MAX_QUEUE = 1024
+MAX_THREADS = 20_000  # kept in memory; the least recently used go first
+FENCED, SIZE_CHANGED = "TL001", "TL002"
+ATTEMPTS = 5
+
+log = structlog.get_logger(__name__)
+
+
+class Engine:
+    """Everything that changes a thread goes through `_submit`."""
+
+    def __init__(self, store: Store, context: Context, epoch: int, size: int) -> None:
+        self._store = store
+        self._context = context
+        self._epoch = epoch
+        self._size = size
+        self._queue: asyncio.Queue[Item] = asyncio.Queue(MAX_QUEUE)
+        self._threads: OrderedDict[Key, ThreadState] = OrderedDict()
+        self._reserved: dict[str, Reserved] = {}
+        self._watchers: dict[Key, set[asyncio.Event]] = {}
+        self._worker: asyncio.Task[None] | None = None
+        self._outbox: Outbox | None = None
+        self._effects: Effects | None = None
+        self.fenced = asyncio.Event()
+
+    def start_work(self, outbox: Outbox, effects: Effects) -> None:
+        """Begin; what is committed is handed to `outbox` and `effects`."""
+        self._outbox, self._effects = outbox, effects
+        self._worker = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Finish the batch at hand and stop."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+
+    async def deliver(self, inbound: Inbound) -> list[bytes]:
+        """Take a verified message; the replies that may ride in the response."""
+        result: list[bytes] = await self._submit(
+            Deliver(inbound.owner, inbound.message.thread, inbound=inbound)
+        )
+        return result
+
+    async def start(self, owner: str, peer: str, wish: MeetWish, request_id: str) -> bytes:
+        """Begin a negotiation; its thread id, also when the request was made before."""
+        known = await self._store.thread_of_request(owner, request_id)
+        if known is not None:
+            return known
+        item = Start(owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id)
+        try:
+            await self._submit(item)
+        except IndaiError as error:
+            again = await self._store.thread_of_request(owner, request_id)
+            if again is None or error.reason is not Reason.ID_REUSE:
+                raise
+            return again
+        return item.thread
+
+    async def answer(self, owner: str, thread: bytes, action_hash: bytes, approved: bool) -> None:
+        """The owner's word on a question."""
+        await self._submit(Approval(owner, thread, action_hash=action_hash, approved=approved))
+
+    async def withdraw(self, owner: str, thread: bytes) -> None:
+        """The owner takes the matter back."""
+        await self._submit(Withdrawal(owner, thread))
+
+    async def take(self, outgoing: Outgoing, replies: Sequence[Inbound], reason: str, sentence: str) -> None:
+        """A peer took, or refused, a message of ours; its answers are taken in the same transaction."""
+        await self._submit(
+            Answered(
+                outgoing.owner,
+                outgoing.thread,
+                outgoing=outgoing,
+                replies=replies,
+                reason=reason,
+                sentence=sentence,
+            )
+        )
+
+    async def wake(self, owner: str, thread: bytes) -> None:
+        """A timer of this thread is due."""
+        await self._submit(Wake(owner, thread))
+
+    @contextlib.contextmanager
+    def changes(self, owner: str, thread: bytes) -> Iterator[asyncio.Event]:
+        """An event that is set at each change of the thread."""
+        event, key = asyncio.Event(), (owner, thread)
+        self._watchers.setdefault(key, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._watchers[key].discard(event)
+            if not self._watchers[key]:
+                del self._watchers[key]
+
+    def changed(self, owner: str, thread: bytes) -> None:
+        """Tell those who watch."""
+        for event in self._watchers.get((owner, thread), ()):
+            event.set()
+
+    async def _submit(self, item: Item) -> Any:
+        if self.fenced.is_set():
+            raise Unavailable(Reason.LOG_FENCED, "Another process has taken over this node's ledger.")
+        try:
+            self._queue.put_nowait(item)
+        except asyncio.QueueFull:
+            raise Unavailable(Reason.RATE_LIMITED, "This node is busy; try again shortly.") from None
+        return await item.future
+
+    async def _run(self) -> None:
+        while True:
+            items = [await self._queue.get()]
+            while len(items) < MAX_BATCH and not self._queue.empty():
+                items.append(self._queue.get_nowait())
+            faults.reach("before-load")
+            await self._settle(items)
+
+    async def _settle(self, items: list[Item]) -> None:
+        """Commit these items, or find the one that can't be and commit the others."""
+        try:
+            await self._attempt(items)
+        except asyncpg.PostgresError as error:
+            self._forget()
+            if len(items) > 1:
+                half = len(items) // 2
+                await self._settle(items[:half])
+                await self._settle(items[half:])
+            elif items[0].retried:
+                items[0].fail(_meaning(error))
+            else:
+                items[0].retried = True
+                await self._settle(items)
+        except IndaiError as error:
+            self._forget()
+            for item in items:
+                item.fail(error)
+        except Exception as error:
+            self._forget()
+            log.exception("batch failed")
+            for item in items:
+                item.fail(IndaiError(Reason.INTERNAL, f"The node failed: {type(error).__name__}."))
+
+    async def _attempt(self, items: list[Item]) -> None:
+        for _ in range(ATTEMPTS):
+            batch = Batch(self._context, self._threads, self._reserved, self._size)
+            await batch.load(self._store, items)
+            for item in items:
+                await batch.take(item)
+            faults.reach("before-apply")
+            for point in batch.points:
+                faults.reach(point)
+            try:
+                if batch.doc:
+                    await self._store.apply(batch.owners, batch.doc, self._epoch, self._size)
+            except asyncpg.PostgresError as error:
+                if error.sqlstate == FENCED:
+                    self.fenced.set()
+                    raise Unavailable(
+                        Reason.LOG_FENCED, "Another process has taken over this node's ledger."
+                    ) from None
+                if error.sqlstate != SIZE_CHANGED:
+                    raise
+                # Somebody else's entry came in between; the indexes in our receipts are wrong. Sign again.
+                self._size = await self._context.ledger_size()
+                continue
+            self._committed(batch)
+            return
+        raise Unavailable(
+            Reason.LOG_FENCED, "The ledger keeps changing under this node.", hint="is a second node running?"
+        )
+
+    def _committed(self, batch: Batch) -> None:
+        """After the commit point: memory, answers, deliveries, effects."""
+        faults.reach("after-apply")
+        for point in batch.points_after:
+            faults.reach(point)
+        self._size += batch.appended
+        self._reserved.update(batch.reserved)
+        for key, state in batch.threads.items():
+            self._threads[key] = state
+            self._threads.move_to_end(key)
+        while len(self._threads) > MAX_THREADS:
+            self._threads.popitem(last=False)
+        batch.answer()
+        if self._outbox is None or self._effects is None:
+            raise RuntimeError("the engine was not started")
+        for outgoing in batch.sends:
+            self._outbox.send(outgoing)
+        for owner in batch.effect_owners:
+            self._effects.wake(owner)
+        for owner, thread in batch.threads:
+            self.changed(owner, thread)
+
+    def _forget(self) -> None:
+        """Nothing in memory is trusted after a failure."""
+        self._threads.clear()
+        self._reserved.clear()
+
+
+def _meaning(error: asyncpg.PostgresError) -> IndaiError:
+    """What a violated constraint says about the one item that violates it."""
+    name = getattr(error, "constraint_name", "") or ""
+    if name == "messages_id_reuse" or name.startswith("threads_"):
+        return ProtocolError(Reason.ID_REUSE, "The id was used before with other bytes.", rule="HDR-06")
+    if error.sqlstate in ("IND11", "IND12"):
+        return IndaiError(Reason.THREAD_CLOSED, "This was decided before.")
+    log.error("a batch of one can't be stored", sqlstate=error.sqlstate, constraint=name)
+    return IndaiError(Reason.INTERNAL, "The node could not store this.")

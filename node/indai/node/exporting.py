@@ -1,0 +1,66 @@
+"""What a node hands out for an audit: its ledger's lines, completed with the threads' signed messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from indai.client.exports import IN, OUT, ExportWriter, MessageLine
+from indai.node.agents import Agents
+from indai.node.store import Store
+from indai.v1 import ledger_pb2
+
+if TYPE_CHECKING:
+    from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
+
+PAGE = 500
+CHUNK = 256 * 1024
+_END = b'{"type":"end"'
+
+_MESSAGES = """
+SELECT thread, owner, mid, outgoing, envelope, position FROM node.messages
+WHERE owner = ANY($1) AND (owner, thread, position) > ($2, $3, $4)
+ORDER BY owner, thread, position LIMIT $5
+"""
+
+
+class Exporter:
+    """Streams an export. `owner` is a handle, or "" for the whole node."""
+
+    def __init__(self, ledger: LedgerServiceAsyncStub, store: Store, agents: Agents) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._agents = agents
+
+    async def lines(self, owner: str) -> AsyncIterator[bytes]:
+        """Chunks of whole lines, ready to be written to a file."""
+        owners = [owner] if owner else sorted(self._agents)
+        writer, chunk = ExportWriter(), bytearray()
+        async for line in self._all(writer, owner, owners):
+            chunk += line
+            if len(chunk) >= CHUNK:
+                yield bytes(chunk)
+                chunk.clear()
+        yield bytes(chunk + writer.end())
+
+    async def _all(self, writer: ExportWriter, owner: str, owners: list[str]) -> AsyncIterator[bytes]:
+        request = ledger_pb2.ExportLedgerRequest(owner=owner, owners=[] if owner else owners)
+        async for response in self._ledger.ExportLedger(request):
+            for line in response.lines.splitlines(keepends=True):
+                if not line.startswith(_END):
+                    yield writer.copy(line)
+        async for message in self._messages(owners):
+            yield writer.line(message)
+
+    async def _messages(self, owners: list[str]) -> AsyncIterator[MessageLine]:
+        """Every thread's messages, oldest first, a page in memory at a time."""
+        after: tuple[str, bytes, int] = ("", b"", 0)
+        while True:
+            async with self._store.scope(*owners) as connection:
+                rows = await connection.fetch(_MESSAGES, owners, *after, PAGE)
+            for row in rows:
+                direction = OUT if row["outgoing"] else IN
+                yield MessageLine(row["thread"], row["owner"], row["mid"], direction, row["envelope"])
+            if len(rows) < PAGE:
+                return
+            after = (rows[-1]["owner"], rows[-1]["thread"], rows[-1]["position"])

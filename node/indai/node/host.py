@@ -1,0 +1,221 @@
+"""What the owner's own side says: policy and calendar, asked before anything is signed.
+
+Pure negotiation (`indai.protocol.party`) raises a question; this answers it. Cedar judges every concrete
+slot; the allowed windows only keep us from proposing what it would refuse.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from indai.node.agents import Agents
+from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
+from indai.node.policies import Policies
+from indai.protocol.messages import MeetTerms, MeetWish, Window
+from indai.v1 import policy_pb2
+
+MINUTE_MS = 60_000
+MAX_WINDOWS = 5  # revealed in one proposal: few, best first
+MAX_CANDIDATES = 8  # slots put to the policy for one proposal
+PER_DAY = 2  # of them on one local day, since a daily limit refuses the whole day
+MAX_LOOK = 200  # free starts looked at to find them
+
+Reserved = Mapping[bytes, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The host's word. `decision` is what the policy said about the slot that was chosen, or the first
+    refused."""
+
+    outcome: int  # policy_pb2.Outcome
+    decision: policy_pb2.Decision | None = None
+    terms: MeetTerms | None = None
+    wish: MeetWish | None = None
+    reason: str = ""
+
+
+class Host:
+    """Answers for every owner of this node."""
+
+    def __init__(self, policies: Policies, agents: Agents, clock: Callable[[], int]) -> None:
+        self._policies = policies
+        self._agents = agents
+        self._clock = clock
+
+    async def wish(self, owner: str, peer: str, wanted: MeetWish, reserved: Reserved) -> Answer:
+        """Narrow what the owner asked for to windows that are free and allowed, few and best first."""
+        duration = wanted.duration_minutes * MINUTE_MS
+        free, permitted, asked = await self._room(owner, peer, wanted, reserved)
+        for spans in (permitted, asked):
+            windows = candidate_windows(intersect(free, spans), duration, MAX_WINDOWS)
+            if not windows:
+                continue
+            slots = [(window.start_ms, window.start_ms + duration) for window in windows]
+            decisions = await self._decide(owner, peer, slots, reserved, outgoing=True)
+            for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
+                chosen = [(w, d) for w, d in zip(windows, decisions, strict=True) if d.outcome == outcome]
+                if chosen:
+                    kept = tuple(Window(w.start_ms, w.end_ms) for w, _ in chosen)
+                    wish = MeetWish(wanted.title, wanted.duration_minutes, kept, wanted.place)
+                    return Answer(outcome, chosen[0][1], wish=wish)
+        return await self._no_room(owner, peer, wanted, free, reserved, outgoing=True)
+
+    async def slot(self, owner: str, peer: str, wish: MeetWish, reserved: Reserved, uid: str) -> Answer:
+        """The best slot of a peer's wish that is free here and allowed, or must be asked about."""
+        duration = wish.duration_minutes * MINUTE_MS
+        free, permitted, asked = await self._room(owner, peer, wish, reserved)
+        for spans in (permitted, asked):
+            starts = free_slots(intersect(free, spans), (), duration, now_ms=self._clock(), limit=MAX_LOOK)
+            if not starts:
+                continue
+            slots = [(start, start + duration) for start in _spread(starts, self._agents.get(owner).zone)]
+            decisions = await self._decide(owner, peer, slots, reserved, outgoing=False)
+            for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
+                for (start, end), decision in zip(slots, decisions, strict=True):
+                    if decision.outcome == outcome and not await self._crowded(
+                        owner, start, end, decision, reserved
+                    ):
+                        terms = MeetTerms(start, end, wish.title, wish.place, uid)
+                        return Answer(outcome, decision, terms=terms)
+        return await self._no_room(owner, peer, wish, free, reserved, outgoing=False)
+
+    async def terms(
+        self, owner: str, peer: str, terms: MeetTerms, reserved: Reserved, *, outgoing: bool
+    ) -> Answer:
+        """Whether exactly these terms may be signed now: the slot must be free, and the policy is asked."""
+        slot = Interval(terms.start_ms, terms.end_ms)
+        busy = await self._busy(owner, slot.start_ms, slot.end_ms, reserved)
+        if slot.start_ms < self._clock() or intersect([slot], busy):
+            return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+        pair = (terms.start_ms, terms.end_ms)
+        (decision,) = await self._decide(owner, peer, [pair], reserved, outgoing=outgoing)
+        if await self._crowded(owner, *pair, decision, reserved):
+            return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+        reason = "POLICY_DENIED" if decision.outcome == policy_pb2.OUTCOME_REFUSE else ""
+        return Answer(decision.outcome, decision, terms=terms, reason=reason)
+
+    async def _room(
+        self, owner: str, peer: str, wish: MeetWish, reserved: Reserved
+    ) -> tuple[list[Interval], list[Interval], list[Interval]]:
+        """(free time inside the wish's windows, spans the policy permits, spans it would ask about)."""
+        windows = [Interval(w.start_ms, w.end_ms) for w in wish.windows]
+        start = max(min(w.start_ms for w in windows), self._clock())
+        end = max(start + 1, max(w.end_ms for w in windows))
+        request = policy_pb2.ListAllowedWindowsRequest(
+            owner=owner,
+            peer=peer,
+            duration_minutes=wish.duration_minutes,
+            start_ms=start,
+            end_ms=end,
+            now_ms=self._clock(),
+            verified=True,
+            agreed_start_ms=[start for start, _ in reserved.values()],
+        )
+        allowed = (await self._policies.windows(request)).windows
+        busy = await self._busy(owner, start, end, reserved)
+        free = subtract(intersect(windows, [Interval(start, end)]), busy)
+        spans = {
+            outcome: [Interval(w.start_ms, w.end_ms) for w in allowed if w.outcome == outcome]
+            for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK)
+        }
+        return free, spans[policy_pb2.OUTCOME_PERMIT], spans[policy_pb2.OUTCOME_ASK]
+
+    async def _no_room(
+        self,
+        owner: str,
+        peer: str,
+        wish: MeetWish,
+        free: Sequence[Interval],
+        reserved: Reserved,
+        *,
+        outgoing: bool,
+    ) -> Answer:
+        """Why there is no slot: no common free time, or the policy, whose words the owner wants to read."""
+        duration = wish.duration_minutes * MINUTE_MS
+        starts = free_slots(free, (), duration, now_ms=self._clock(), limit=1)
+        if not starts:
+            return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+        slot = (starts[0], starts[0] + duration)
+        (decision,) = await self._decide(owner, peer, [slot], reserved, outgoing=outgoing)
+        # Free time that no rule's window covers, whatever Cedar says of this one slot, is a refusal.
+        return Answer(policy_pb2.OUTCOME_REFUSE, decision, reason="POLICY_DENIED")
+
+    async def _crowded(
+        self, owner: str, start_ms: int, end_ms: int, decision: policy_pb2.Decision, reserved: Reserved
+    ) -> bool:
+        """Whether the rule wants free time around the meeting (`buffer`) that is not there."""
+        margin = buffer_ms(decision.obligations)
+        if not margin:
+            return False
+        return bool(
+            await self._busy(owner, start_ms - margin, end_ms + margin, _without(reserved, start_ms, end_ms))
+        )
+
+    async def _busy(self, owner: str, start_ms: int, end_ms: int, reserved: Reserved) -> list[Interval]:
+        busy = await self._agents.get(owner).calendar.busy(start_ms, end_ms)
+        held = (Interval(start, end) for start, end in reserved.values() if start < end_ms and end > start_ms)
+        return [*busy, *held]
+
+    async def _decide(
+        self, owner: str, peer: str, slots: Sequence[tuple[int, int]], reserved: Reserved, *, outgoing: bool
+    ) -> Sequence[policy_pb2.Decision]:
+        zone, now = self._agents.get(owner).zone, self._clock()
+        facts = [
+            policy_pb2.Facts(
+                meet=policy_pb2.MeetFacts(
+                    start_ms=start, end_ms=end, already_that_day=_on_day(start, reserved, zone)
+                ),
+                peer=peer,
+                verified=True,
+                now_ms=now,
+                channel="agent",
+                outgoing=outgoing,
+            )
+            for start, end in slots
+        ]
+        return (await self._policies.decide(policy_pb2.DecideRequest(owner=owner, facts=facts))).decisions
+
+
+def buffer_ms(obligations: Iterable[str]) -> int:
+    """The free time that a decision wants around the meeting, ms."""
+    minutes = (
+        text.removeprefix("buffer:").removesuffix("m") for text in obligations if text.startswith("buffer:")
+    )
+    return max((int(text) * MINUTE_MS for text in minutes), default=0)
+
+
+def title_prefix(obligations: Iterable[str]) -> str:
+    """What a decision wants before the title in the owner's own calendar."""
+    prefixes = (
+        text.removeprefix("title_prefix:") for text in obligations if text.startswith("title_prefix:")
+    )
+    return next(prefixes, "")
+
+
+def _without(reserved: Reserved, start_ms: int, end_ms: int) -> Reserved:
+    return {mid: slot for mid, slot in reserved.items() if slot != (start_ms, end_ms)}
+
+
+def _spread(starts: Sequence[int], zone: ZoneInfo) -> list[int]:
+    """The first few starts of each local day, soonest first."""
+    per_day: Counter[date] = Counter()
+    chosen: list[int] = []
+    for start in starts:
+        day = datetime.fromtimestamp(start / 1000, zone).date()
+        per_day[day] += 1
+        if per_day[day] <= PER_DAY:
+            chosen.append(start)
+    return chosen[:MAX_CANDIDATES]
+
+
+def _on_day(start_ms: int, reserved: Reserved, zone: ZoneInfo) -> int:
+    """Meetings agreed or promised already on the local day of `start_ms`."""
+    day = datetime.fromtimestamp(start_ms / 1000, zone).date()
+    first = datetime.combine(day, time(), zone).timestamp() * 1000
+    last = datetime.combine(day + timedelta(days=1), time(), zone).timestamp() * 1000
+    return sum(first <= start < last for start, _ in reserved.values())

@@ -1,0 +1,156 @@
+"""From bytes off the wire to a message that may be acted on: the checks that need no database.
+
+Order as in `indai.protocol.header`: size and form, the signer's key at our newest verified head, the
+signature, network and audience. What follows (replay, time, the thread's rules, policy) is the engine's,
+since it needs the stored state. A header is read before its signature is checked only to find the key: a
+lie there finds the wrong key, and the signature fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from indai.client.resolver import Resolved, Resolver
+from indai.node.agents import Agents
+from indai.protocol import header as rules
+from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
+from indai.protocol.errors import NotFound, ProtocolError, Reason
+from indai.protocol.messages import Message, Payload, describe
+from indai.protocol.quoting import quoted
+from indai.protocol.wire import strict_parse
+from indai.v1 import envelope_pb2, negotiation_pb2
+
+PAYLOADS: dict[str, type[negotiation_pb2.Move | negotiation_pb2.Commitment | negotiation_pb2.Receipt]] = {
+    "move": negotiation_pb2.Move,
+    "commitment": negotiation_pb2.Commitment,
+    "receipt": negotiation_pb2.Receipt,
+}
+MAX_HEAD_AGE_MS = 10 * 60_000  # meet: a key is judged at a head no older than this
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """One verified message for one local owner. `proven` says that the sender's own node delivered it."""
+
+    owner: str
+    peer: str
+    envelope: Envelope
+    payload: Payload
+    message: Message
+    header_id: bytes
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """Who signed and for whom, as the message says."""
+
+    owner: str
+    owner_subject: str
+    peer: str
+    peer_subject: str
+
+
+class Gate:
+    """Verifies what peers send. Raises ProtocolError or NotFound, and nothing is stored."""
+
+    def __init__(self, resolver: Resolver, agents: Agents) -> None:
+        self._resolver = resolver
+        self._agents = agents
+
+    async def check(self, raw: bytes, caller_spki: bytes | None, now_ms: int) -> Inbound:
+        """Every check before the database, in order."""
+        envelope = parse_envelope(raw)
+        payload = _parse(envelope)
+        header = payload.header
+        rules.check_form(header)
+        claim = _claim(payload, len(envelope.signatures))
+        if claim.owner not in self._agents:
+            raise ProtocolError(
+                Reason.WRONG_AUDIENCE,
+                f"The message is for {quoted(claim.owner)}, who does not live here.",
+                rule="HDR-03",
+            )
+        signers = await self._signers(payload, envelope)
+        for index, (handle, subject, key_id) in enumerate(signers):
+            await self._verify(envelope, index, handle, subject, key_id, now_ms)
+        rules.check_network(header.network, self._resolver.policy.network)
+        own = await self._resolver.resolve(claim.owner, max_age_ms=MAX_HEAD_AGE_MS)
+        rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
+        message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
+        proven = caller_spki is not None and await self._is_node_of(claim.peer, caller_spki)
+        return Inbound(claim.owner, claim.peer, envelope, payload, message, header.id, proven)
+
+    async def _signers(self, payload: Payload, envelope: Envelope) -> list[tuple[str, str, str]]:
+        """(handle, subject, key id) for each signature, from the signed bytes; the envelope's key ids are
+        hints."""
+        if not isinstance(payload, negotiation_pb2.Commitment):
+            header = payload.header
+            named = [(header.sender, header.sender_subject, header.key_id)]
+        else:
+            named = [(party.handle, party.subject_id, party.key_id) for party in payload.parties]
+            named = named[: len(envelope.signatures)]
+        if len(named) != len(envelope.signatures):
+            raise ProtocolError(Reason.MALFORMED, "There are more signatures than parties.", rule="NEG-01")
+        return named
+
+    async def _verify(
+        self, envelope: Envelope, index: int, handle: str, subject: str, key_id: str, now_ms: int
+    ) -> None:
+        try:
+            record: Resolved = await self._resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
+        except NotFound:
+            raise ProtocolError(Reason.UNKNOWN_PEER, f"{quoted(handle)} is not in the registry.") from None
+        if record.subject_id != subject:
+            raise ProtocolError(Reason.UNKNOWN_PEER, f"{handle} is another subject than the message says.")
+        record.chain.key_valid_at(key_id, now_ms, "meet")
+        key = record.chain.agent_key(key_id)
+        if key is None:
+            raise ProtocolError(Reason.UNKNOWN_KEY, f"{handle} has no key {quoted(key_id)}.")
+        verify_signature(envelope, index, key.public_key)
+
+    async def _is_node_of(self, peer: str, caller_spki: bytes) -> bool:
+        person = await self._resolver.resolve(peer, max_age_ms=MAX_HEAD_AGE_MS)
+        record = (await self._resolver.node_of(person)).state.node_record
+        return record is not None and record.tls_spki_sha256 == caller_spki
+
+
+def _parse(envelope: Envelope) -> Payload:
+    payload_class = PAYLOADS.get(envelope.kind)
+    if payload_class is None:
+        raise ProtocolError(
+            Reason.UNKNOWN_TYPE, f"A peer may not send a message of kind {envelope.kind}.", rule="ENV-03"
+        )
+    return strict_parse(payload_class, envelope.payload)
+
+
+def _claim(payload: Payload, signatures: int) -> _Claim:
+    """An acceptance is the offer's own bytes, so there the sender is the second party and the owner the
+    first."""
+    header: envelope_pb2.Header = payload.header
+    sender = (header.sender, header.sender_subject)
+    recipient = (header.recipient, header.recipient_subject)
+    if isinstance(payload, negotiation_pb2.Commitment) and signatures > 1:
+        return _Claim(*sender, *recipient)
+    return _Claim(*recipient, *sender)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Who a message says it is from and for. Nothing here is verified."""
+
+    owner: str = ""
+    peer: str = ""
+    thread: bytes | None = None
+    mid: bytes | None = None
+
+
+def addressed(raw: bytes) -> Address:
+    """Read the address off a message that was refused, as far as it can be read."""
+    try:
+        envelope = parse_envelope(raw)
+        payload = _parse(envelope)
+    except ProtocolError:
+        return Address()
+    claim = _claim(payload, len(envelope.signatures))
+    return Address(claim.owner, claim.peer, payload.header.thread, envelope.mid)

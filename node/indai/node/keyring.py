@@ -1,0 +1,70 @@
+"""The keys of this process's own roles, sealed in files: logs' keys, the node's TLS key.
+
+Agent keys are in the database (`indai.node.agents`); rotation keys are never here.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from indai.client.tls import NodeIdentity, make_node_identity, spki_sha256
+from indai.node.keystore import KeyStore
+from indai.protocol.keys import SigningKey
+from indai.tlog.signer import LogKeys
+
+
+class Keyring:
+    """Sealed files under one directory; a key is made when it is first asked for."""
+
+    def __init__(self, directory: Path, store: KeyStore) -> None:
+        self._directory = directory
+        self._store = store
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def log_keys(self, origin: str, time_name: str) -> LogKeys:
+        """The two keys of a log: its own, and the one that vouches for the time of its heads."""
+        return LogKeys(
+            origin, self._signing_key(f"log {origin}"), time_name, self._signing_key(f"time {origin}")
+        )
+
+    def tls_identity(self, common_name: str) -> NodeIdentity:
+        """The node's TLS key and certificate."""
+        name = f"tls {common_name}"
+        sealed = self._read(name)
+        if sealed is None:
+            made = make_node_identity(common_name)
+            self._write(name, made.key_pem + made.cert_pem)
+            return made
+        begin = sealed.index(b"-----BEGIN CERTIFICATE")
+        return NodeIdentity(sealed[:begin], sealed[begin:], spki_sha256(sealed[begin:]))
+
+    def _signing_key(self, name: str) -> SigningKey:
+        seed = self._read(name)
+        if seed is not None:
+            return SigningKey.from_seed(seed)
+        key = SigningKey.generate()
+        self._write(name, key.seed)
+        return key
+
+    def _path(self, name: str) -> Path:
+        return self._directory / (name.replace(" ", "-").replace("/", "_") + ".sealed")
+
+    def _read(self, name: str) -> bytes | None:
+        path = self._path(name)
+        return self._store.unseal(path.read_bytes(), name) if path.exists() else None
+
+    def _write(self, name: str, secret: bytes) -> None:
+        """Durable before it is used: a key that is lost after its first signature is lost for good."""
+        path = self._path(name)
+        draft = path.with_suffix(".new")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(self._store.seal(secret, name))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

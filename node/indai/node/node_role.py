@@ -1,0 +1,214 @@
+"""The node role: everything behind the peer and owner ports, put together and started in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncpg
+import structlog
+from indai.client.network import NetworkPolicy
+from indai.client.peers import PeerChannels
+from indai.client.resolver import Resolver
+from indai.client.tls import NodeIdentity, peer_server_credentials
+from indai.node import auth
+from indai.node.agents import Agents
+from indai.node.batch import Context
+from indai.node.clock import DatabaseClock
+from indai.node.effects import Effects
+from indai.node.engine import Engine
+from indai.node.exporting import Exporter
+from indai.node.host import Host
+from indai.node.inbound import Gate, Inbound
+from indai.node.keystore import KeyStore
+from indai.node.operator_service import OperatorServicer
+from indai.node.outbox import Outbox, Outgoing
+from indai.node.owner_service import OwnerServicer
+from indai.node.peer_service import PeerServicer
+from indai.node.policies import Policies
+from indai.node.refusals import Refusals
+from indai.node.server import RpcServer
+from indai.node.service import Service
+from indai.node.store import Store
+from indai.node.timers import Timers
+from indai.protocol.errors import IndaiError
+from indai.tlog.append import take_over
+from indai.v1 import ledger_pb2, owner_pb2_grpc, peer_pb2_grpc, registry_pb2
+
+if TYPE_CHECKING:
+    from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
+    from indai.v1.policy_pb2_grpc import PolicyServiceAsyncStub
+    from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+
+TAIL_S = 10.0  # how often the registry's log is read for changed handles
+IDLE_CHECK_S = 60.0
+
+log = structlog.get_logger(__name__)
+
+Enrol = Callable[[str, registry_pb2.NodeRecord], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Channels to the other roles, in this process or another."""
+
+    registry: RegistryServiceAsyncStub
+    policy: PolicyServiceAsyncStub
+    ledger: LedgerServiceAsyncStub
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """What the node role is built from."""
+
+    handle: str
+    data: Path
+    pool: asyncpg.Pool
+    keystore: KeyStore
+    identity: NodeIdentity
+    network: NetworkPolicy
+    neighbours: Neighbours
+    peer_bind: str
+    advertise: str
+    private_peers: bool
+    enrol: Enrol
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRole:
+    """A running node: its peer server, and the services of its owner port."""
+
+    peer: RpcServer
+    owner_services: tuple[Service, ...]
+    engine: Engine
+
+
+@contextlib.asynccontextmanager
+async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
+    """Start the node, in order; stop it in reverse."""
+    async with contextlib.AsyncExitStack() as stack:
+        ledger = await plan.neighbours.ledger.GetCheckpoint(ledger_pb2.GetCheckpointRequest())
+        clock = await DatabaseClock.start(plan.pool)
+        store = Store(plan.pool, ledger.origin)
+        writer = await take_over(plan.pool, ledger.origin)
+        agents = Agents(plan.pool, plan.keystore, plan.data / "calendars", clock)
+        await agents.load()
+        resolver = Resolver(plan.neighbours.registry, plan.network, clock, plan.data / "registry-head")
+        policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch)
+        context = Context(agents, resolver, Host(policies, agents, clock), clock, ledger.origin, store)
+        engine = Engine(store, context, writer.epoch, await store.ledger_size())
+        gate = Gate(resolver, agents)
+        refusals = Refusals(store, agents, clock)
+        stack.push_async_callback(refusals.close)
+        channels = PeerChannels(plan.identity, clock, public_only=not plan.private_peers)
+        stack.push_async_callback(channels.close)
+        outbox = Outbox(store, resolver, channels, _taker(gate, engine, refusals, clock))
+        stack.push_async_callback(outbox.close)
+        effects = Effects(store, agents, clock, engine.changed)
+        stack.push_async_callback(effects.close)
+        engine.start_work(outbox, effects)
+        stack.push_async_callback(engine.close)
+
+        peer = await RpcServer.start(
+            plan.peer_bind,
+            [
+                Service(
+                    peer_pb2_grpc.add_PeerServiceServicer_to_server,
+                    PeerServicer(gate, engine, refusals, clock),
+                )
+            ],
+            credentials=peer_server_credentials(plan.identity),
+        )
+        stack.push_async_callback(peer.stop)
+        record = registry_pb2.NodeRecord(
+            address=plan.advertise or peer.address,
+            tls_spki_sha256=plan.identity.spki_sha256,
+            ledger_origin=ledger.origin,
+            ledger_vkey=ledger.vkey,
+        )
+        await plan.enrol(plan.handle, record)
+
+        await outbox.load(list(agents))
+        for owner in agents:
+            effects.wake(owner)
+        timers = Timers(store, agents, engine.wake, clock)
+        timers.start()
+        stack.push_async_callback(timers.close)
+        stack.callback(asyncio.create_task(_tail(resolver)).cancel)
+        stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
+
+        exporter = Exporter(plan.neighbours.ledger, store, agents)
+        operator = OperatorServicer(
+            plan.handle, record, agents, policies, exporter, clock, lambda: outbox.waiting
+        )
+        owners = OwnerServicer(store, agents, engine, policies, exporter, ledger.origin, clock)
+        yield NodeRole(
+            peer,
+            (
+                Service(
+                    owner_pb2_grpc.add_OwnerServiceServicer_to_server,
+                    owners,
+                    auth.owners(agents.owner_of_token),
+                ),
+                Service(
+                    owner_pb2_grpc.add_OperatorServiceServicer_to_server,
+                    operator,
+                    auth.operator(_operator_token(plan.data)),
+                ),
+            ),
+            engine,
+        )
+
+
+def _taker(
+    gate: Gate, engine: Engine, refusals: Refusals, clock: DatabaseClock
+) -> Callable[..., Awaitable[None]]:
+    """What the outbox does with an answer: verify each reply, then take all that stand in one transaction."""
+
+    async def take(message: Outgoing, replies: list[bytes], reason: str, sentence: str) -> None:
+        verified: list[Inbound] = []
+        for raw in replies:
+            try:
+                verified.append(await gate.check(raw, None, clock()))
+            except IndaiError as error:
+                if error.reason.status.grpc == "UNAVAILABLE":
+                    raise
+                await refusals.note(raw, None, error)
+        await engine.take(message, verified, reason, sentence)
+
+    return take
+
+
+async def _tail(resolver: Resolver) -> None:
+    while True:
+        try:
+            await resolver.tail()
+        except IndaiError as error:
+            log.warning("registry not followed", reason=error.reason.name, error=error.message)
+        await asyncio.sleep(TAIL_S)
+
+
+async def _close_idle(channels: PeerChannels) -> None:
+    while True:
+        await asyncio.sleep(IDLE_CHECK_S)
+        await channels.close_idle()
+
+
+def _operator_token(data: Path) -> bytes:
+    """SHA-256 of the operator's token; the token itself is made at the first start, for the operator to
+    read."""
+    path = data / "operator.token"
+    if not path.exists():
+        token = auth.new_token()
+        draft = data / f".operator.{secrets.token_hex(4)}"
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(token.text + "\n")
+        draft.rename(path)
+    return hashlib.sha256(path.read_text().strip().encode()).digest()

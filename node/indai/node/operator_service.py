@@ -1,0 +1,81 @@
+"""What the node's operator does: agents, their keys, the node's own state, its whole export."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from indai.node.agents import Agents
+from indai.node.exporting import Exporter
+from indai.node.policies import Policies
+from indai.protocol.keys import SigningKey
+from indai.v1 import owner_pb2, owner_pb2_grpc, registry_pb2
+
+# What an agent may do until its owner says otherwise: nothing alone.
+CAUTIOUS = """\
+version: 1
+timezone: UTC
+rules:
+  - id: ask-me
+    say: "Ask me about every meeting"
+    ask: meet
+    with: anyone
+"""
+
+
+class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
+    """OperatorService."""
+
+    def __init__(
+        self,
+        handle: str,
+        record: registry_pb2.NodeRecord,
+        agents: Agents,
+        policies: Policies,
+        exporter: Exporter,
+        clock: Callable[[], int],
+        waiting: Callable[[], int],
+    ) -> None:
+        self._handle = handle
+        self._record = record
+        self._agents = agents
+        self._policies = policies
+        self._exporter = exporter
+        self._clock = clock
+        self._waiting = waiting
+
+    async def CreateAgent(
+        self, request: owner_pb2.CreateAgentRequest, context: Any
+    ) -> owner_pb2.CreateAgentResponse:
+        """An agent with its first key and its owner's token."""
+        yaml = request.policy_yaml or CAUTIOUS
+        await self._policies.check(yaml)
+        key, token = await self._agents.create(request.handle, request.calendar_path)
+        owner = request.handle.lower()
+        await self._policies.activate(owner, yaml)
+        return owner_pb2.CreateAgentResponse(agent_key=self._named(key), node=self._handle, token=token)
+
+    async def CreateAgentKey(
+        self, request: owner_pb2.CreateAgentKeyRequest, context: Any
+    ) -> owner_pb2.CreateAgentKeyResponse:
+        """One more key."""
+        key = await self._agents.add_key(request.handle)
+        return owner_pb2.CreateAgentKeyResponse(agent_key=self._named(key))
+
+    async def GetNode(self, request: owner_pb2.GetNodeRequest, context: Any) -> owner_pb2.GetNodeResponse:
+        """Who this node is, and how it is."""
+        return owner_pb2.GetNodeResponse(
+            handle=self._handle, record=self._record, agents=sorted(self._agents), outbox=self._waiting()
+        )
+
+    async def ExportNode(
+        self, request: owner_pb2.ExportNodeRequest, context: Any
+    ) -> AsyncIterator[owner_pb2.ExportNodeResponse]:
+        """The whole ledger, with the threads."""
+        async for lines in self._exporter.lines(""):
+            yield owner_pb2.ExportNodeResponse(lines=lines)
+
+    def _named(self, key: SigningKey) -> registry_pb2.AgentKey:
+        return registry_pb2.AgentKey(
+            key_id=key.key_id, public_key=key.public_key, valid_from_ms=self._clock()
+        )

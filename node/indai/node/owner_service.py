@@ -1,0 +1,321 @@
+"""What an owner does with their own agent. Every call is scoped to the owner that the token names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import asyncpg
+from indai.node import views
+from indai.node.agents import Agents
+from indai.node.auth import caller
+from indai.node.engine import Engine
+from indai.node.exporting import Exporter
+from indai.node.policies import Policies
+from indai.node.store import Store
+from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.protocol.handles import Handle
+from indai.protocol.messages import MeetWish, Window, check_wish
+from indai.v1 import owner_pb2, owner_pb2_grpc
+
+CODE_LENGTH = 8
+MAX_PAGE = 500
+DAY_MS = 86_400_000
+WATCH_S = 15.0  # a watcher looks again at least this often, also without news
+
+_THREAD = """
+SELECT t.*, EXISTS (
+  SELECT FROM node.effects e WHERE e.owner = t.owner AND e.thread = t.thread AND e.done
+) AS in_calendar
+FROM node.threads t WHERE t.owner = $1
+"""
+
+
+class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
+    """OwnerService."""
+
+    def __init__(
+        self,
+        store: Store,
+        agents: Agents,
+        engine: Engine,
+        policies: Policies,
+        exporter: Exporter,
+        ledger: str,
+        clock: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._agents = agents
+        self._engine = engine
+        self._policies = policies
+        self._exporter = exporter
+        self._ledger = ledger
+        self._clock = clock
+
+    async def StartMeet(
+        self, request: owner_pb2.StartMeetRequest, context: Any
+    ) -> owner_pb2.StartMeetResponse:
+        """Ask a peer's agent for a meeting."""
+        owner = caller(context).owner
+        request_id = _uuid(request.request_id)
+        peer = str(Handle.parse(request.peer))
+        window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
+        wish = MeetWish(request.title, request.duration_minutes, (window,), request.place)
+        check_wish(wish)
+        thread = await self._engine.start(owner, peer, wish, request_id)
+        return owner_pb2.StartMeetResponse(thread=await self._thread(owner, thread))
+
+    async def GetThread(
+        self, request: owner_pb2.GetThreadRequest, context: Any
+    ) -> owner_pb2.GetThreadResponse:
+        """A thread with every message."""
+        owner = caller(context).owner
+        thread = await self._find(owner, request.thread_id)
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                "SELECT * FROM node.messages WHERE owner = $1 AND thread = $2 ORDER BY position",
+                owner,
+                thread,
+            )
+        zone = self._agents.get(owner).zone
+        messages = [views.message(row, zone) for row in rows]
+        return owner_pb2.GetThreadResponse(thread=await self._thread(owner, thread), messages=messages)
+
+    async def ListThreads(
+        self, request: owner_pb2.ListThreadsRequest, context: Any
+    ) -> owner_pb2.ListThreadsResponse:
+        """Newest first."""
+        owner, size = caller(context).owner, _page(request.page_size, 50)
+        before, last = _after(request.page_token, (1 << 62, "00" * 16))
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                _THREAD
+                + "AND (t.created_ms, t.thread) < ($2, $3)"
+                + " ORDER BY t.created_ms DESC, t.thread DESC LIMIT $4",
+                owner,
+                before,
+                bytes.fromhex(last),
+                size + 1,
+            )
+        token = _token(rows, size, lambda row: (row["created_ms"], row["thread"].hex()))
+        threads = [views.thread(row, self._ledger) for row in rows[:size]]
+        return owner_pb2.ListThreadsResponse(threads=threads, next_page_token=token)
+
+    async def WatchThread(
+        self, request: owner_pb2.WatchThreadRequest, context: Any
+    ) -> AsyncIterator[owner_pb2.WatchThreadResponse]:
+        """The thread now, and at each change until it has ended and its effects are done."""
+        owner = caller(context).owner
+        thread = await self._find(owner, request.thread_id)
+        last: bytes | None = None
+        with self._engine.changes(owner, thread) as changed:
+            while True:
+                changed.clear()
+                seen = await self._thread(owner, thread)
+                text = seen.SerializeToString(deterministic=True)
+                if text != last:
+                    last = text
+                    yield owner_pb2.WatchThreadResponse(thread=seen)
+                if _is_over(seen):
+                    return
+                try:
+                    await asyncio.wait_for(changed.wait(), WATCH_S)
+                except TimeoutError:
+                    continue
+
+    async def ListInbox(
+        self, request: owner_pb2.ListInboxRequest, context: Any
+    ) -> owner_pb2.ListInboxResponse:
+        """Questions that wait, the most urgent first."""
+        owner, size = caller(context).owner, _page(request.page_size, 50)
+        after, last = _after(request.page_token, (0, ""))
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                "SELECT a.*, t.peer FROM node.approvals a JOIN node.threads t USING (owner, thread)"
+                " WHERE a.owner = $1 AND a.state = 'pending' AND a.expires_ms > $5"
+                " AND (a.expires_ms, encode(a.action_hash, 'hex')) > ($2, $3)"
+                " ORDER BY a.expires_ms, a.action_hash LIMIT $4",
+                owner,
+                after,
+                last,
+                size + 1,
+                self._clock(),
+            )
+        token = _token(rows, size, lambda row: (row["expires_ms"], row["action_hash"].hex()))
+        approvals = [views.approval(row, CODE_LENGTH) for row in rows[:size]]
+        return owner_pb2.ListInboxResponse(approvals=approvals, next_page_token=token)
+
+    async def AnswerApproval(
+        self, request: owner_pb2.AnswerApprovalRequest, context: Any
+    ) -> owner_pb2.AnswerApprovalResponse:
+        """The owner's yes or no to exactly what was shown."""
+        owner = caller(context).owner
+        code = request.code.strip().lower()
+        if len(code) < CODE_LENGTH or len(code) > 64 or set(code) - set("0123456789abcdef"):
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                f"An approval code has {CODE_LENGTH} to 64 hexadecimal digits.",
+                hint="indai inbox shows the codes",
+            )
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                "SELECT action_hash, thread, state FROM node.approvals"
+                " WHERE owner = $1 AND encode(action_hash, 'hex') LIKE $2 || '%' LIMIT 2",
+                owner,
+                code,
+            )
+        if len(rows) != 1:
+            raise NotFound(
+                Reason.NOT_FOUND, f"Nothing in your inbox has the code {code}.", hint="indai inbox"
+            )
+        (row,) = rows
+        await self._engine.answer(owner, row["thread"], row["action_hash"], request.approve)
+        return owner_pb2.AnswerApprovalResponse(thread=await self._thread(owner, row["thread"]))
+
+    async def WithdrawThread(
+        self, request: owner_pb2.WithdrawThreadRequest, context: Any
+    ) -> owner_pb2.WithdrawThreadResponse:
+        """Take the matter back, as far as the protocol still allows."""
+        owner = caller(context).owner
+        thread = await self._find(owner, request.thread_id)
+        await self._engine.withdraw(owner, thread)
+        return owner_pb2.WithdrawThreadResponse(thread=await self._thread(owner, thread))
+
+    async def ListEvents(
+        self, request: owner_pb2.ListEventsRequest, context: Any
+    ) -> owner_pb2.ListEventsResponse:
+        """Events of the owner's calendar file."""
+        agent = self._agents.get(caller(context).owner)
+        start, end = views.milliseconds(request.start_time), views.milliseconds(request.end_time)
+        if not start < end <= start + 366 * DAY_MS:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT, "The range must end after it starts, within 366 days."
+            )
+        found = await agent.calendar.events(start, end)
+        events = [
+            owner_pb2.CalendarEvent(
+                uid=event.uid,
+                summary=event.summary,
+                start_time=views.timestamp(event.start_ms),
+                end_time=views.timestamp(event.end_ms),
+                all_day=event.all_day,
+                agreed=event.ours,
+            )
+            for event in found
+        ]
+        return owner_pb2.ListEventsResponse(events=events, time_zone=agent.zone.key)
+
+    async def ActivatePolicy(
+        self, request: owner_pb2.ActivatePolicyRequest, context: Any
+    ) -> owner_pb2.ActivatePolicyResponse:
+        """Compile, store, activate; the activation is a leaf of the ledger."""
+        answer = await self._policies.activate(caller(context).owner, request.yaml)
+        return owner_pb2.ActivatePolicyResponse(version=answer.version, changed=answer.changed)
+
+    async def ListJournal(
+        self, request: owner_pb2.ListJournalRequest, context: Any
+    ) -> owner_pb2.ListJournalResponse:
+        """The owner's private log, newest first."""
+        owner, size = caller(context).owner, _page(request.page_size, 100)
+        thread = await self._find(owner, request.thread_id) if request.thread_id else None
+        before, _ = _after(request.page_token, (1 << 62, ""))
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                "SELECT * FROM node.journal"
+                " WHERE owner = $1 AND id < $2 AND ($3::bytea IS NULL OR thread = $3)"
+                " ORDER BY id DESC LIMIT $4",
+                owner,
+                before,
+                thread,
+                size + 1,
+            )
+        token = _token(rows, size, lambda row: (row["id"], ""))
+        entries = [views.journal_entry(row) for row in rows[:size]]
+        return owner_pb2.ListJournalResponse(entries=entries, next_page_token=token)
+
+    async def ExportOwner(
+        self, request: owner_pb2.ExportOwnerRequest, context: Any
+    ) -> AsyncIterator[owner_pb2.ExportOwnerResponse]:
+        """The owner's part of the ledger, with the threads."""
+        async for lines in self._exporter.lines(caller(context).owner):
+            yield owner_pb2.ExportOwnerResponse(lines=lines)
+
+    async def _thread(self, owner: str, thread: bytes) -> owner_pb2.Thread:
+        async with self._store.scope(owner) as connection:
+            row = await connection.fetchrow(_THREAD + "AND t.thread = $2", owner, thread)
+        if row is None:
+            raise _no_thread(thread.hex())
+        return views.thread(row, self._ledger)
+
+    async def _find(self, owner: str, prefix: str) -> bytes:
+        """A thread by its id or the beginning of it."""
+        text = prefix.strip().lower()
+        if not 6 <= len(text) <= 32 or set(text) - set("0123456789abcdef"):
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                "A thread is named by 6 to 32 hexadecimal digits of its id.",
+                hint="indai threads lists them",
+            )
+        async with self._store.scope(owner) as connection:
+            rows: Sequence[asyncpg.Record] = await connection.fetch(
+                "SELECT thread FROM node.threads"
+                " WHERE owner = $1 AND encode(thread, 'hex') LIKE $2 || '%' LIMIT 2",
+                owner,
+                text,
+            )
+        if len(rows) > 1:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT, f"Several threads begin with {text}.", hint="give more digits"
+            )
+        if not rows:
+            raise _no_thread(text)
+        thread: bytes = rows[0]["thread"]
+        return thread
+
+
+def _no_thread(text: str) -> NotFound:
+    return NotFound(Reason.NOT_FOUND, f"There is no thread {text}.", hint="indai threads lists yours")
+
+
+def _is_over(thread: owner_pb2.Thread) -> bool:
+    if thread.state == owner_pb2.THREAD_STATE_COMMITTED:
+        return thread.in_calendar
+    return thread.state in (
+        owner_pb2.THREAD_STATE_REJECTED,
+        owner_pb2.THREAD_STATE_WITHDRAWN,
+        owner_pb2.THREAD_STATE_LAPSED,
+    )
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT, "request_id must be a UUID.", fields={"request_id": "not a UUID"}
+        ) from None
+
+
+def _page(size: int, default: int) -> int:
+    return min(size or default, MAX_PAGE)
+
+
+def _token(
+    rows: Sequence[asyncpg.Record], size: int, key: Callable[[asyncpg.Record], tuple[int, str]]
+) -> str:
+    """Where the next page begins: the key of the last row of this one."""
+    return json.dumps(key(rows[size - 1])) if len(rows) > size else ""
+
+
+def _after(token: str, first: tuple[int, str]) -> tuple[int, str]:
+    if not token:
+        return first
+    try:
+        number, text = json.loads(token)
+        bytes.fromhex(text)
+    except (ValueError, TypeError):
+        raise InvalidInput(Reason.INVALID_ARGUMENT, "The page token is not one of ours.") from None
+    return int(number), text

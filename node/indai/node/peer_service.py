@@ -1,0 +1,68 @@
+"""What other nodes may ask of this one: deliver signed messages.
+
+Each envelope of a batch stands for itself: a bad one gets its error and the others go on. A stranger, whose
+key we could not tie to a registered node, gets one uniform error whatever was wrong; the owner's journal has
+the reason. Bad signatures are cheap to refuse and counted per caller, so that a flood of them doesn't slow
+good peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from indai.client.tls import caller_spki
+from indai.node.engine import Engine
+from indai.node.inbound import Gate, Inbound
+from indai.node.refusals import Refusals
+from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason
+from indai.v1 import peer_pb2, peer_pb2_grpc
+
+MAX_BATCH = 64
+
+log = structlog.get_logger(__name__)
+
+
+class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
+    """PeerService, over the gate (signatures) and the engine (state)."""
+
+    def __init__(self, gate: Gate, engine: Engine, refusals: Refusals, clock: Callable[[], int]) -> None:
+        self._gate = gate
+        self._engine = engine
+        self._refusals = refusals
+        self._clock = clock
+
+    async def Deliver(self, request: peer_pb2.DeliverRequest, context: Any) -> peer_pb2.DeliverResponse:
+        """One result for each envelope, in order."""
+        if not 1 <= len(request.envelopes) <= MAX_BATCH:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                f"A delivery holds 1 to {MAX_BATCH} envelopes, not {len(request.envelopes)}.",
+                fields={"envelopes": "wrong number"},
+            )
+        spki = caller_spki(context)
+        results = await asyncio.gather(*(self._one(raw, spki) for raw in request.envelopes))
+        return peer_pb2.DeliverResponse(results=results)
+
+    async def _one(self, raw: bytes, spki: bytes | None) -> peer_pb2.DeliverResult:
+        inbound: Inbound | None = None
+        try:
+            inbound = await self._gate.check(raw, spki, self._clock())
+            replies = await self._engine.deliver(inbound)
+        except IndaiError as error:
+            await self._refusals.note(raw, inbound, error)
+            return peer_pb2.DeliverResult(error=_told(error, inbound))
+        return peer_pb2.DeliverResult(replies=replies if inbound.proven else ())
+
+
+def _told(error: IndaiError, inbound: Inbound | None) -> peer_pb2.DeliverError:
+    """What the caller learns: a proven peer the reason, a stranger only that it was refused or may come
+    back."""
+    passing = error.reason.status.grpc in ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "ABORTED")
+    if passing and not isinstance(error, ProtocolError):
+        return peer_pb2.DeliverError(reason="UNAVAILABLE", message="This node cannot take the message now.")
+    if inbound is None or not inbound.proven:
+        return peer_pb2.DeliverError(reason="REFUSED", message="The message was refused.")
+    return peer_pb2.DeliverError(reason=error.reason.name, message=error.message)

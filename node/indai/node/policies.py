@@ -1,0 +1,79 @@
+"""Owners' policies as the node uses them: activation, and the ledger leaf that pins each version.
+
+A version's leaf (kind 4) stands in the ledger before the first decision taken under it, so that an auditor
+finds what the decision was taken with. It is recorded here on activation, and again (which changes nothing)
+when a restarted node first decides under it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from indai.ledger.entries import prepare_policy
+from indai.node.agents import Agents
+from indai.node.clock import DatabaseClock
+from indai.node.draft import ledger_rows
+from indai.node.store import Store
+from indai.protocol.errors import InvalidInput, Reason
+from indai.v1 import policy_pb2
+
+if TYPE_CHECKING:
+    from indai.v1.policy_pb2_grpc import PolicyServiceAsyncStub
+
+TIMEOUT_S = 10.0
+
+
+class Policies:
+    """The policy service, and what of it the ledger must know."""
+
+    def __init__(
+        self, stub: PolicyServiceAsyncStub, store: Store, agents: Agents, clock: DatabaseClock, epoch: int
+    ) -> None:
+        self._stub = stub
+        self._store = store
+        self._agents = agents
+        self._clock = clock
+        self._epoch = epoch
+        self._recorded: set[tuple[str, bytes]] = set()
+
+    async def activate(self, owner: str, yaml: str) -> policy_pb2.SetPolicyResponse:
+        """Compile, store and activate the owner's rules; their time zone becomes the owner's."""
+        answer = await self._stub.SetPolicy(
+            policy_pb2.SetPolicyRequest(owner=owner, yaml=yaml), timeout=TIMEOUT_S
+        )
+        await self._record(owner, answer.version)
+        await self._agents.set_zone(owner, answer.version.time_zone)
+        return answer
+
+    async def check(self, yaml: str) -> None:
+        """Raise InvalidInput for rules that can't be compiled."""
+        answer = await self._stub.CheckPolicy(policy_pb2.CheckPolicyRequest(yaml=yaml), timeout=TIMEOUT_S)
+        if answer.problems:
+            problems = {problem.field: problem.description for problem in answer.problems}
+            raise InvalidInput(Reason.INVALID_POLICY, "The policy can't be used.", fields=problems)
+
+    async def decide(self, request: policy_pb2.DecideRequest) -> policy_pb2.DecideResponse:
+        """Decisions, each under a version that the ledger has."""
+        response = await self._stub.Decide(request, timeout=TIMEOUT_S)
+        for policy_hash in {decision.policy_hash for decision in response.decisions}:
+            if (request.owner, policy_hash) not in self._recorded:
+                active = await self._stub.GetPolicy(
+                    policy_pb2.GetPolicyRequest(owner=request.owner, policy_hash=policy_hash),
+                    timeout=TIMEOUT_S,
+                )
+                await self._record(request.owner, active.version)
+        return response
+
+    async def windows(
+        self, request: policy_pb2.ListAllowedWindowsRequest
+    ) -> policy_pb2.ListAllowedWindowsResponse:
+        """Spans in which a meeting may lie."""
+        return await self._stub.ListAllowedWindows(request, timeout=TIMEOUT_S)
+
+    async def _record(self, owner: str, version: policy_pb2.PolicyVersion) -> None:
+        key = (owner, version.policy_hash)
+        if key in self._recorded:
+            return
+        entry = prepare_policy(policy_pb2.PolicyActivation(owner=owner, version=version), self._clock())
+        await self._store.apply([owner], {"ledger": ledger_rows([entry])}, self._epoch, None)
+        self._recorded.add(key)

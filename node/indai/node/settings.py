@@ -1,0 +1,55 @@
+"""What a process of this program is told at start, and what it tells when it is ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from indai.client.addresses import parse_address
+
+ROLES = ("registry", "policy", "ledger", "node")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One process: its roles, where its data lies, where it listens, where its neighbours are.
+
+    A role that is not in `roles` and is needed by one that is must have its address here. `listen` and
+    `neighbours` map a role to `host:port`; the node's two ports are `peer` and `owner`.
+    """
+
+    data: Path
+    roles: frozenset[str] = frozenset(ROLES)
+    authority: str = "ind.ai"
+    handle: str = ""
+    listen: dict[str, str] = field(default_factory=dict)
+    neighbours: dict[str, str] = field(default_factory=dict)
+    network: Path | None = None
+    advertise: str = ""
+    private_peers: bool = False
+    tls: str = "auto"
+    tls_certificate: tuple[Path, Path] | None = None
+    reflection: bool = False
+
+    @property
+    def node_handle(self) -> str:
+        """The handle of this node."""
+        return self.handle or f"{self.authority}/home"
+
+    @property
+    def may_reach_private_peers(self) -> bool:
+        """Whether records may name private addresses: when told so, or when this node is itself only on
+        loopback."""
+        return self.private_peers or parse_address(self.advertise or self.bind("peer")).is_loopback
+
+    def bind(self, port: str) -> str:
+        """Where `port` (a role, or `peer`, `owner`) listens."""
+        return self.listen.get(port, "127.0.0.1:0")
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A process that is ready: `addresses` by role, and `peer` and `owner` of the node."""
+
+    node: str
+    addresses: dict[str, str]

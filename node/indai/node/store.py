@@ -1,0 +1,139 @@
+"""The node's tables: one statement loads what a batch must know, one applies what it changes.
+
+The engine (`indai.node.engine`) owns every write here but three: agents (`indai.node.agents`), done effects
+(`indai.node.effects`) and journal lines about messages that never became part of a thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+from indai.storage.migrations import Schema
+from indai.storage.pool import transaction, translate_errors
+
+SCHEMA = Schema("node", "indai.node")
+
+Row = dict[str, Any]
+Key = tuple[str, bytes]
+Doc = Mapping[str, Sequence[Row]]
+
+_LOAD = "SELECT * FROM node.load_batch($1, $2, $3, $4, $5)"
+_APPLY = "SELECT node.apply_batch($1, $2::jsonb, $3, $4, $5)"
+_BYTEA = ("thread", "mid", "reserved_mid")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What was read. `threads` holds each row with the newest signed bytes of its commitment; `reserved`
+    maps an owner to mid -> (start_ms, end_ms)."""
+
+    clock_ms: int = 0
+    threads: dict[Key, tuple[Row, bytes | None]] = field(default_factory=dict)
+    reserved: dict[str, dict[bytes, tuple[int, int]]] = field(default_factory=dict)
+
+
+def hexed(value: bytes | None) -> str | None:
+    """Bytes as Postgres reads them inside a JSON document."""
+    return None if value is None else "\\x" + value.hex()
+
+
+class Store:
+    """Access to schema `node`; every call names its owners."""
+
+    def __init__(self, pool: asyncpg.Pool, log: str) -> None:
+        self._pool = pool
+        self._log = log
+
+    async def load(
+        self, owners: Iterable[str], threads: Sequence[Key], busy_owners: Sequence[str], busy_from_ms: int
+    ) -> Loaded:
+        """Read for a batch, in one round trip."""
+        with translate_errors():
+            rows = await self._pool.fetch(
+                _LOAD,
+                sorted(owners),
+                [t[0] for t in threads],
+                [t[1] for t in threads],
+                busy_owners,
+                busy_from_ms,
+            )
+        return _sort(rows, busy_owners)
+
+    async def apply(self, owners: Iterable[str], doc: Doc, epoch: int, size: int | None) -> int:
+        """Write a batch in one transaction; returns the database's clock (ms) after COMMIT.
+
+        `size` is the ledger size the batch counts on. Constraint violations and the SQLSTATEs of our own
+        functions (classes IN and TL) pass as asyncpg.PostgresError: the engine knows what they mean.
+        """
+        text = json.dumps({name: rows for name, rows in doc.items() if rows})
+        with translate_errors():
+            clock: int = await self._pool.fetchval(_APPLY, sorted(owners), text, self._log, epoch, size)
+        return clock
+
+    @asynccontextmanager
+    async def scope(self, *owners: str) -> AsyncIterator[asyncpg.Connection]:
+        """A transaction that sees these owners' rows and no others."""
+        async with transaction(self._pool, owners) as connection:
+            yield connection
+
+    async def replies(self, owner: str, mid: bytes, move: str) -> list[bytes]:
+        """The stored outcome of a known message: what we sent in answer to it at once."""
+        async with self.scope(owner) as connection:
+            rows = await connection.fetch(
+                "SELECT envelope FROM node.messages WHERE owner = $1 AND cause_mid = $2 AND cause_move = $3"
+                " ORDER BY position",
+                owner,
+                mid,
+                move,
+            )
+        return [row["envelope"] for row in rows]
+
+    async def envelope(self, owner: str, mid: bytes) -> tuple[str, bytes]:
+        """(move, exact bytes) of a message of ours."""
+        async with self.scope(owner) as connection:
+            row = await connection.fetchrow(
+                "SELECT move, envelope FROM node.messages WHERE owner = $1 AND mid = $2 AND outgoing",
+                owner,
+                mid,
+            )
+        return row["move"], row["envelope"]
+
+    async def ledger_size(self) -> int:
+        """Entries in this node's ledger."""
+        with translate_errors():
+            size: int = await self._pool.fetchval("SELECT size FROM tlog.head WHERE log = $1", self._log)
+        return size
+
+    async def thread_of_request(self, owner: str, request_id: str) -> bytes | None:
+        """The thread that a repeated request began."""
+        async with self.scope(owner) as connection:
+            thread: bytes | None = await connection.fetchval(
+                "SELECT thread FROM node.threads WHERE owner = $1 AND request_id = $2", owner, request_id
+            )
+        return thread
+
+
+def _sort(rows: Sequence[asyncpg.Record], busy_owners: Sequence[str]) -> Loaded:
+    loaded = Loaded(reserved={owner: {} for owner in busy_owners})
+    for what, owner, key, num1, num2, doc, raw in rows:
+        match what:
+            case "clock":
+                loaded.clock_ms = num1
+            case "thread":
+                loaded.threads[owner, key] = _row(doc), raw
+            case "reserved":
+                loaded.reserved[owner][key] = (num1, num2)
+    return loaded
+
+
+def _row(text: str) -> Row:
+    row: Row = json.loads(text)
+    for name in _BYTEA:
+        if row[name] is not None:
+            row[name] = bytes.fromhex(row[name][2:])
+    return row

@@ -1,0 +1,169 @@
+"""Rows of the node's tables as the messages that owners read. Times in rows are ms; in messages,
+timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from indai.node.inbound import PAYLOADS
+from indai.protocol.envelope import parse_envelope
+from indai.protocol.messages import (
+    HoldBody,
+    MeetTerms,
+    MeetWish,
+    Message,
+    ReceiptBody,
+    RejectBody,
+    describe,
+)
+from indai.protocol.party_state import Phase
+from indai.protocol.quoting import quoted
+from indai.protocol.wire import strict_parse
+from indai.v1 import owner_pb2, policy_pb2
+
+Row = Mapping[str, Any]
+
+STATES = {
+    Phase.NEGOTIATING: owner_pb2.THREAD_STATE_NEGOTIATING,
+    Phase.ASKING_OWNER: owner_pb2.THREAD_STATE_ASKING_OWNER,
+    Phase.ON_HOLD: owner_pb2.THREAD_STATE_ON_HOLD,
+    Phase.AWAITING_RECEIPT: owner_pb2.THREAD_STATE_AWAITING_RECEIPT,
+    Phase.COMMITTED: owner_pb2.THREAD_STATE_COMMITTED,
+    Phase.REJECTED: owner_pb2.THREAD_STATE_REJECTED,
+    Phase.WITHDRAWN: owner_pb2.THREAD_STATE_WITHDRAWN,
+    Phase.LAPSED: owner_pb2.THREAD_STATE_LAPSED,
+    Phase.IN_DOUBT: owner_pb2.THREAD_STATE_IN_DOUBT,
+}
+
+
+def timestamp(ms: int | None) -> Timestamp | None:
+    """A timestamp, or None for no time."""
+    if ms is None:
+        return None
+    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+def milliseconds(moment: Timestamp) -> int:
+    """Milliseconds since the epoch."""
+    return moment.seconds * 1000 + moment.nanos // 1_000_000
+
+
+def when(start_ms: int, end_ms: int, zone: ZoneInfo) -> str:
+    """`Tue 24 Nov 2026, 10:00 to 10:30 (Asia/Kolkata)`; the second day is named when it differs."""
+    start, end = (datetime.fromtimestamp(ms / 1000, zone) for ms in (start_ms, end_ms))
+    until = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%a %-d %b, %H:%M}"
+    return f"{start:%a %-d %b %Y, %H:%M} to {until} ({zone.key})"
+
+
+def terms_text(peer: str, terms: MeetTerms, zone: ZoneInfo) -> str:
+    """The terms as they are shown to an owner: rendered from what is signed, a peer's text quoted."""
+    minutes = (terms.end_ms - terms.start_ms) // 60_000
+    lines = [
+        f"Meet {peer} for {minutes} min",
+        f"  {when(terms.start_ms, terms.end_ms, zone)}",
+        f"  about {quoted(terms.title)}",
+    ]
+    if terms.place:
+        lines.append(f"  at {quoted(terms.place)}")
+    return "\n".join(lines)
+
+
+def thread(row: Row, ledger: str) -> owner_pb2.Thread:
+    """One row of node.threads, with `in_calendar`; `ledger` is the origin of our own ledger."""
+    receipt = ours = None
+    if row["ledger_index"] is not None:
+        ours = owner_pb2.LedgerPlace(log=ledger, index=row["ledger_index"])
+    if row["receipt_index"] is not None:
+        receipt = owner_pb2.LedgerPlace(log=row["receipt_log"], index=row["receipt_index"])
+    return owner_pb2.Thread(
+        thread_id=row["thread"].hex(),
+        peer=row["peer"],
+        state=STATES[Phase(row["phase"])],
+        kind="meet",
+        outgoing=row["outgoing"],
+        title=row["title"],
+        start_time=timestamp(row["start_ms"]),
+        end_time=timestamp(row["end_ms"]),
+        commitment_mid=row["mid"].hex() if row["mid"] else "",
+        reason=row["reason"],
+        words=row["words"],
+        create_time=timestamp(row["created_ms"]),
+        update_time=timestamp(row["updated_ms"]),
+        ours=ours,
+        receipt=receipt,
+        in_calendar=row["in_calendar"],
+    )
+
+
+def message(row: Row, zone: ZoneInfo) -> owner_pb2.ThreadMessage:
+    """One row of node.messages."""
+    decision = policy_pb2.Decision.FromString(row["decision"]) if row["decision"] else None
+    return owner_pb2.ThreadMessage(
+        mid=row["mid"].hex(),
+        move=row["move"],
+        outgoing=row["outgoing"],
+        words=_words(read(row["envelope"]), zone),
+        time=timestamp(row["stored_ms"]),
+        envelope=row["envelope"],
+        decision=decision,
+    )
+
+
+def read(raw: bytes) -> Message:
+    """A message out of our own tables, which was verified before it was stored."""
+    envelope = parse_envelope(raw)
+    payload = strict_parse(PAYLOADS[envelope.kind], envelope.payload)
+    return describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
+
+
+def approval(row: Row, code_length: int) -> owner_pb2.Approval:
+    """One row of node.approvals."""
+    action_hash = row["action_hash"].hex()
+    return owner_pb2.Approval(
+        code=action_hash[:code_length],
+        action_hash=action_hash,
+        thread_id=row["thread"].hex(),
+        peer=row["peer"],
+        terms=row["terms"],
+        why=row["why"],
+        expire_time=timestamp(row["expires_ms"]),
+        create_time=timestamp(row["created_ms"]),
+    )
+
+
+def journal_entry(row: Row) -> owner_pb2.JournalEntry:
+    """One row of node.journal."""
+    return owner_pb2.JournalEntry(
+        time=timestamp(row["at_ms"]),
+        thread_id=row["thread"].hex() if row["thread"] else "",
+        mid=row["mid"].hex() if row["mid"] else "",
+        peer=row["peer"],
+        event=row["event"],
+        reason=row["reason"],
+        words=row["words"],
+    )
+
+
+def _words(seen: Message, zone: ZoneInfo) -> str:
+    """One line for the owner; a peer's own text is quoted."""
+    match seen.body:
+        case MeetWish() as wish:
+            first = wish.windows[0]
+            count = f"{len(wish.windows)} windows, first " if len(wish.windows) > 1 else ""
+            about = f"{wish.duration_minutes} min, {quoted(wish.title)}"
+            return f"{about}: {count}{when(first.start_ms, first.end_ms, zone)}"
+        case MeetTerms() as terms:
+            return f"{when(terms.start_ms, terms.end_ms, zone)}, {quoted(terms.title)}"
+        case ReceiptBody() as receipt:
+            return f"stands as entry {receipt.index} of {receipt.log}"
+        case HoldBody() as hold:
+            until = datetime.fromtimestamp(hold.deadline_ms / 1000, zone)
+            return f"the owner is being asked, until {until:%a %-d %b %H:%M}"
+        case RejectBody() as reject:
+            return f"{reject.reason}: {quoted(reject.sentence)}" if reject.sentence else reject.reason
+        case _:
+            return "taken back"

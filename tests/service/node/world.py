@@ -1,0 +1,144 @@
+"""A registry and nodes in this process, over real Postgres, real gRPC and real TLS, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from indai.client.channels import plain_channel
+from indai.client.handlekeys import claim, new_agent_key, set_node_record
+from indai.client.network import NetworkPolicy
+from indai.client.resolver import Resolver
+from indai.node.app import running
+from indai.node.settings import RunInfo, Settings
+from indai.protocol.errors import NotFound
+from indai.protocol.handlestate import NodeRecord
+from indai.protocol.keys import SigningKey
+from indai.v1 import owner_pb2, registry_pb2
+from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
+from indai.v1.registry_pb2_grpc import RegistryServiceStub
+
+if TYPE_CHECKING:
+    from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
+    from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class World:
+    """A registry, and whatever was started on it."""
+
+    base: Path
+    registry: str
+    network: Path
+    rotation: dict[str, SigningKey] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> NetworkPolicy:
+        return NetworkPolicy.load(self.network)
+
+    def stub(self) -> RegistryServiceAsyncStub:
+        return RegistryServiceStub(plain_channel(self.registry))
+
+    async def enrol(self, handle: str, record: registry_pb2.NodeRecord) -> None:
+        """What the command does with the operator's rotation key."""
+        resolver = Resolver(self.stub(), self.policy, now_ms)
+        wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
+        try:
+            known = await resolver.resolve(handle)
+        except NotFound:
+            key = self.rotation[handle] = SigningKey.generate()
+            operation = claim(handle, self.policy.origin, [key], now_ms=now_ms(), node_record=wanted)
+        else:
+            if known.state.node_record == wanted:
+                return
+            operation = set_node_record(known.chain, self.rotation[handle], wanted, now_ms=now_ms())
+        await self.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
+
+    @contextlib.asynccontextmanager
+    async def node(self, name: str) -> AsyncIterator[Node]:
+        settings = Settings(
+            data=self.base / name,
+            roles=frozenset({"policy", "ledger", "node"}),
+            handle=f"ind.ai/{name}",
+            neighbours={"registry": self.registry},
+            network=self.network,
+        )
+        async with running(settings, self.enrol) as info:
+            yield Node(self, settings.data, info)
+
+
+@dataclass
+class Node:
+    world: World
+    data: Path
+    info: RunInfo
+
+    async def agent(self, handle: str, policy: str, calendar: Path | None = None) -> Owner:
+        token = (self.data / "operator.token").read_text().strip()
+        operator = OperatorServiceStub(plain_channel(self.info.addresses["owner"], token=token))
+        made = await operator.CreateAgent(
+            owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=policy, calendar_path=str(calendar or ""))
+        )
+        key = self.world.rotation[handle] = SigningKey.generate()
+        agent_key = new_agent_key(made.agent_key.public_key, now_ms())
+        operation = claim(
+            handle, self.world.policy.origin, [key], now_ms=now_ms(), agent_keys=[agent_key], node=made.node
+        )
+        await self.world.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
+        return Owner(handle, OwnerServiceStub(plain_channel(self.info.addresses["owner"], token=made.token)))
+
+
+@dataclass
+class Owner:
+    handle: str
+    stub: OwnerServiceAsyncStub
+
+    async def meet(
+        self, peer: str, *, minutes: int = 30, title: str = "Lunch", from_ms: int, until_ms: int
+    ) -> owner_pb2.Thread:
+        """Ask, and wait until the thread rests."""
+        started = await self.stub.StartMeet(
+            owner_pb2.StartMeetRequest(
+                request_id=str(uuid.uuid4()),
+                peer=peer,
+                title=title,
+                duration_minutes=minutes,
+                start_time=_stamp(from_ms),
+                end_time=_stamp(until_ms),
+            )
+        )
+        return await self.rest(started.thread.thread_id)
+
+    async def rest(self, thread_id: str, *more: int) -> owner_pb2.Thread:
+        """The thread when it has ended, or waits for an owner."""
+        resting = {owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD, *more}
+        seen = owner_pb2.Thread()
+        async for update in self.stub.WatchThread(owner_pb2.WatchThreadRequest(thread_id=thread_id)):
+            seen = update.thread
+            if seen.state in resting:
+                break
+        return seen
+
+
+def _stamp(ms: int) -> Timestamp:
+    return Timestamp(seconds=ms // 1000, nanos=ms % 1000 * 1_000_000)
+
+
+@contextlib.asynccontextmanager
+async def world(base: Path) -> AsyncIterator[World]:
+    async def nobody(handle: str, record: registry_pb2.NodeRecord) -> None:
+        raise AssertionError("a registry has no record")
+
+    settings = Settings(data=base / "registry", roles=frozenset({"registry"}))
+    async with running(settings, nobody) as info:
+        yield World(base, info.addresses["registry"], base / "registry" / "network.policy")
