@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from indai.client.network import Head, NetworkPolicy
+from indai.client.statefile import replace_file
 from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Unavailable
 from indai.protocol.merkle import verify_consistency
 
@@ -73,12 +73,12 @@ class HeadKeeper:
             )
 
     async def save(self) -> None:
-        """Write the head to its file if the log has grown since the last time."""
+        """Write the head to its file if the log has grown since; raises Unavailable(STORAGE_FULL)."""
         async with self._writing:
             head = self.kept
             if self._path is None or head is None or head.size <= self._stored_size:
                 return
-            await asyncio.to_thread(_write, self._path, self._document([head]))
+            await asyncio.to_thread(replace_file, self._path, self._document([head]))
             self._stored_size = head.size
 
     def _check_extends(self, since: Head, head: Head, proof: Sequence[bytes]) -> None:
@@ -100,7 +100,7 @@ class HeadKeeper:
         if self._path is not None:
             evidence = self._path.with_name(f"{self._path.name}.split-{one.size}-{other.size}")
             # At once, even in an event loop: it is one small file, once in the life of a network.
-            _write(evidence, self._document([one, other]))
+            replace_file(evidence, self._document([one, other]))
             where = f"both signed notes are in {evidence}"
         what = "signed a smaller log later" if reason is Reason.LOG_ROLLED_BACK else "signed two histories"
         message = f"The registry {self.policy.origin} {what}: sizes {one.size} and {other.size} do not agree."
@@ -141,13 +141,3 @@ class SplitView(ProtocolError):
     def __init__(self, reason: Reason, message: str, one: bytes, other: bytes, *, hint: str) -> None:
         super().__init__(reason, message, rule="REG-12", hint=hint)
         self.notes = (one, other)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: a killed process leaves the old or the new one."""
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from indai.client.statefile import replace_file
 from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.handles import Handle
+from indai.protocol.header import network_id
 from indai.protocol.note import Verifier
 from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
 
@@ -72,8 +74,8 @@ class NetworkPolicy:
             raise _invalid(f"{path} cannot be read") from error
 
     def dump(self, path: Path) -> None:
-        """Write the policy file."""
-        path.write_text(self.format(), "utf-8")
+        """Write the policy file; raises Unavailable(STORAGE_FULL)."""
+        replace_file(path, self.format().encode("utf-8"))
 
     def format(self) -> str:
         """The text of the policy file."""
@@ -97,7 +99,7 @@ class NetworkPolicy:
     @property
     def network(self) -> str:
         """What every message names: the origin, `+` and the hex hash of the log's key."""
-        return f"{self.origin}+{self.log.key_hash.hex()}"
+        return network_id(self.log)
 
     def open(self, note: bytes) -> Head:
         """Verify a head's note; raises ProtocolError (BAD_SIGNATURE, BAD_CHECKPOINT or MALFORMED)."""

@@ -30,6 +30,7 @@ from indai.tlog.sequencer import GroupCommit
 from indai.tlog.signer import LogKeys, LogSigner
 
 REISSUE_MS = 10_000  # a head's time is whole seconds, and nobody may see one of over 15 s
+RETRY_MS = 2_000  # after a head could not be signed again
 MAX_WAITING = 1_024
 ATTEMPTS = 20
 
@@ -73,6 +74,7 @@ class Registry:
         self._store = Store(writer.log)
         self._memory = Memory()
         self._view: View | None = None
+        self._signing_rests_until = 0
         # One head is signed at a time, and `_view` and `_memory` change together after it.
         self._publishing = asyncio.Lock()
         self._group = GroupCommit(pool, self._write, self._look_up, max_waiting=MAX_WAITING)
@@ -135,11 +137,14 @@ class Registry:
     async def view(self) -> View:
         """The last signed head; signs again when it is old, and answers the old one when that fails."""
         view = self._current()
-        if self._clock() - view.time_ms < REISSUE_MS:
+        now = self._clock()
+        if now - view.time_ms < REISSUE_MS or now < self._signing_rests_until:
             return view
         try:
             return await self.publish(older_than=view)
         except IndaiError as error:
+            # What is in memory can be answered without the database: not everyone shall wait for it in vain.
+            self._signing_rests_until = self._clock() + RETRY_MS
             _log.warning("the registry's head cannot be signed again: %s", error)
             return view
 

@@ -290,6 +290,30 @@ async def test_an_idle_registry_signs_its_head_again(rig: Any) -> None:
     assert (after.checkpoint, after.time_ms) == (before.checkpoint, before.time_ms + 60_000)
 
 
+async def test_a_registry_that_cannot_sign_serves_its_old_head(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.submit(rig.claim("ind.ai/alice"))
+    await rig.resolver().resolve("ind.ai/alice")
+    attempts = 0
+
+    async def failing() -> bytes:
+        nonlocal attempts
+        attempts += 1
+        raise Unavailable(Reason.DATABASE_UNAVAILABLE, "The database cannot be reached.")
+
+    monkeypatch.setattr("indai.tlog.signer.LogSigner.publish", lambda self: failing())
+    rig.clock.now += 60_000
+    for _ in range(3):
+        await rig.resolver().resolve("ind.ai/alice", max_age_ms=60_000)
+    with pytest.raises(Unavailable, match="60 s old"):
+        await rig.resolver().resolve("ind.ai/alice", max_age_ms=59_000)
+    assert attempts == 1
+    monkeypatch.undo()
+    rig.clock.now += 2_000
+    await rig.resolver().resolve("ind.ai/alice", max_age_ms=0)
+
+
 async def test_stored_operations_cannot_be_changed(rig: Any, database: Any) -> None:
     await rig.submit(rig.claim("ind.ai/alice"))
     owner = await asyncpg.connect(database.admin_dsn)

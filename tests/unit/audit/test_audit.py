@@ -563,6 +563,22 @@ def test_the_report_fits_a_terminal_and_a_program(tmp_path: Path) -> None:
     assert data["findings"][0]["file"] in ("a.jsonl", "b.jsonl")
 
 
+def test_nothing_in_a_file_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    world = honest()
+    shown = world.a.contents[0]
+    assert shown
+    world.a.scope, shown.owner = ALICE, "ind.ai/\x1b[2J\u202e" + "x" * 9000
+    report = world.audit(tmp_path)
+    assert {"content"} <= checks(report, Severity.INVALID)
+    assert all(text.isprintable() for _, text in report.lines())
+    assert all(len(finding.message) < 600 for finding in report.findings)
+
+
+def test_the_documentation_names_every_check() -> None:
+    written = (Path(__file__).parents[3] / "docs" / "audit.md").read_text("utf-8")
+    assert all(f"| `{check}` | {words} |" in written for check, words in CHECKS.items())
+
+
 def test_progress_is_told(tmp_path: Path) -> None:
     world = honest()
     told: list[tuple[str, int]] = []

@@ -19,7 +19,15 @@ from indai.client.handlekeys import (
 )
 from indai.client.network import NetworkPolicy
 from indai.protocol.checkpoint import Checkpoint, sign_checkpoint
-from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolError, Reason, Refused
+from indai.protocol.errors import (
+    IndaiError,
+    InvalidInput,
+    NotFound,
+    ProtocolError,
+    Reason,
+    Refused,
+    Unavailable,
+)
 from indai.protocol.keys import SigningKey
 from indai.protocol.note import Signer
 from indai.protocol.operations import Chain, apply_operation, replay
@@ -144,3 +152,9 @@ def test_a_head_needs_the_log_and_its_clock() -> None:
     for signers in ([LOG], [CLOCK], [LOG, Signer(ORIGIN + "/clock", key("clock"))]):
         with pytest.raises(IndaiError):
             POLICY.open(sign_checkpoint(checkpoint, signers))
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable) as caught:
+        POLICY.dump(tmp_path / "absent" / "network.policy")
+    assert caught.value.reason is Reason.STORAGE_FULL

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indai.protocol import sparsemap
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.sparsemap import (
     DEPTH,
@@ -31,11 +32,12 @@ def model_root(leaves: dict[bytes, bytes], depth: int = 0) -> bytes:
         return EMPTY[depth]
     if depth == DEPTH:
         ((key, value),) = leaves.items()
-        return sparsemap._leaf_hash(key, value)
+        return hashlib.sha256(b"\x00" + key + value).digest()
     halves: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
     for key, value in leaves.items():
         halves[key[depth // 8] >> (7 - depth % 8) & 1][key] = value
-    return sparsemap._join(model_root(halves[0], depth + 1), model_root(halves[1], depth + 1), 0)
+    left, right = (model_root(half, depth + 1) for half in halves)
+    return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 class Store:

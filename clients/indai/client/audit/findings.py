@@ -7,6 +7,8 @@ from types import MappingProxyType
 
 from indai.client.audit.report import Finding, Place, Severity
 
+MAX_MESSAGE = 500  # what a hostile file can make us quote
+
 # What each check shows. A finding carries the name; the tests show for each that no other check does its
 # work.
 CHECKS: Mapping[str, str] = MappingProxyType(
@@ -52,4 +54,5 @@ class Findings:
     def add(self, severity: Severity, check: str, place: Place, message: str, mid: bytes = b"") -> None:
         """One finding; `check` is a name of `CHECKS`."""
         assert check in CHECKS, check  # noqa: S101 - our own names
-        self.found.append(Finding(severity, check, place, message, mid.hex()))
+        shown = message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "..."
+        self.found.append(Finding(severity, check, place, shown, mid.hex()))

@@ -188,9 +188,10 @@ class Report:
     def _commitment_lines(self) -> list[tuple[str, str]]:
         lines = []
         for commitment in self.commitments:
-            parties = " and ".join(commitment.parties) or "unknown parties"
+            named = f"{commitment.mid[:12]}  {' and '.join(commitment.parties) or 'unknown parties'}"
+            what = named if commitment.mid else str(commitment.places[0])
             style = _STYLES[_VERDICT_SEVERITY[commitment.verdict]]
-            lines += _wrapped(style, f"{commitment.verdict.value:<12}  ", f"{commitment.mid[:12]}  {parties}")
+            lines += _wrapped(style, f"{commitment.verdict.value:<12}  ", what)
             lines += _wrapped("", " " * 14, commitment.words)
             for why in commitment.why:
                 lines += _wrapped("", " " * 14 + "- ", why)
@@ -243,7 +244,9 @@ _CONCLUSIONS = {
 
 
 def _wrapped(style: str, lead: str, text: str) -> list[tuple[str, str]]:
-    wrapped = textwrap.wrap(text, WIDTH - len(lead), break_on_hyphens=False)
+    # Names and titles come from files nobody vouches for: no control character reaches a terminal.
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    wrapped = textwrap.wrap(shown, WIDTH - len(lead), break_on_hyphens=False)
     return [(style, (lead if not n else " " * len(lead)) + line) for n, line in enumerate(wrapped)]
 
 

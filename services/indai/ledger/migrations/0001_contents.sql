@@ -4,18 +4,17 @@
 -- migrate:up
 CREATE TABLE contents (
   log text NOT NULL,
+  -- Of its leaf. Who looks for a message finds its index in tlog.entry, so no second index by mid is kept here.
+  idx bigint NOT NULL,
   owner text NOT NULL,
   -- Of the message a leaf is about: with owner and kind it makes recording idempotent.
   mid bytea NOT NULL CHECK (octet_length(mid) = 32),
   kind smallint NOT NULL,
-  -- Of its leaf: exports go through a log in order.
-  idx bigint NOT NULL,
   -- Serialised Envelope. Commitments carry their signatures, decisions and policy versions none.
   envelope bytea NOT NULL,
   -- Key of the HMAC in the leaf. Whoever has it and the envelope can show that the leaf stands for it.
   opening bytea NOT NULL CHECK (octet_length(opening) = 32),
-  PRIMARY KEY (owner, log, mid, kind),
-  UNIQUE (log, idx)
+  PRIMARY KEY (log, idx)
 );
 
 GRANT SELECT, INSERT ON contents TO indai_app;
@@ -37,34 +36,31 @@ CREATE FUNCTION record(
 ) RETURNS TABLE (ord integer, idx bigint)
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 #variable_conflict use_column
+DECLARE
+  v_idx bigint[];
+  v_added boolean[];
 BEGIN
-  RETURN QUERY
-  WITH appended AS MATERIALIZED (
-    SELECT a.ord, a.idx, a.added
-    FROM tlog.append(
-      p_log, p_epoch, p_expected_size, p_owners, p_mids, p_kinds, p_leaves,
-      (SELECT array_agg(tlog.epoch_ms(t.at) ORDER BY t.ord) FROM unnest(p_times) WITH ORDINALITY AS t (at, ord))
-    ) WITH ORDINALITY AS a (idx, time_ms, added, ord)
-  ), stored AS (
-    INSERT INTO ledger.contents (log, owner, mid, kind, idx, envelope, opening)
-    SELECT p_log, e.owner, e.mid, e.kind, a.idx, e.envelope, e.opening
-    FROM appended a
-    JOIN unnest(p_owners, p_mids, p_kinds, p_envelopes, p_openings)
-      WITH ORDINALITY AS e (owner, mid, kind, envelope, opening, ord) USING (ord)
-    WHERE a.added
-  )
-  SELECT a.ord::integer, a.idx FROM appended a ORDER BY a.ord;
+  SELECT array_agg(a.idx ORDER BY a.ord), array_agg(a.added ORDER BY a.ord) INTO v_idx, v_added
+  FROM tlog.append(
+    p_log, p_epoch, p_expected_size, p_owners, p_mids, p_kinds, p_leaves,
+    (SELECT array_agg(tlog.epoch_ms(t.at) ORDER BY t.ord) FROM unnest(p_times) WITH ORDINALITY AS t (at, ord))
+  ) WITH ORDINALITY AS a (idx, time_ms, added, ord);
 
-  IF EXISTS (
-    SELECT FROM unnest(p_owners, p_mids, p_kinds, p_envelopes) AS e (owner, mid, kind, envelope)
-    WHERE e.envelope <> (
-      SELECT c.envelope FROM ledger.contents c
-      WHERE c.owner = e.owner AND c.log = p_log AND c.mid = e.mid AND c.kind = e.kind
-    )
+  INSERT INTO ledger.contents (log, idx, owner, mid, kind, envelope, opening)
+  SELECT p_log, e.idx, e.owner, e.mid, e.kind, e.envelope, e.opening
+  FROM unnest(p_owners, p_mids, p_kinds, v_idx, v_added, p_envelopes, p_openings)
+    AS e (owner, mid, kind, idx, added, envelope, opening)
+  WHERE e.added;
+
+  IF false = ANY (v_added) AND EXISTS (
+    SELECT FROM unnest(v_idx, p_envelopes) AS e (idx, envelope)
+    WHERE e.envelope <> (SELECT c.envelope FROM ledger.contents c WHERE c.log = p_log AND c.idx = e.idx)
   ) THEN
     RAISE EXCEPTION 'an entry of this owner, mid and kind is recorded with another envelope'
       USING ERRCODE = 'IN001';
   END IF;
+
+  RETURN QUERY SELECT i.ord::integer, i.idx FROM unnest(v_idx) WITH ORDINALITY AS i (idx, ord) ORDER BY i.ord;
 END
 $$;
 GRANT EXECUTE ON FUNCTION record TO indai_app;
