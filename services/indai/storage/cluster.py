@@ -185,7 +185,7 @@ def socket_directory(account: Account, previous: Path | None) -> Path:
 
 
 def remove_socket_directory(account: Account, path: Path) -> None:
-    """Remove what `socket_directory` made; a pid file's word alone is not enough to delete anything as root."""
+    """Remove what `socket_directory` made; root deletes nothing on a pid file's word alone."""
     if path.name.startswith("indai-") and path.is_dir() and account.owns_privately(path):
         shutil.rmtree(path, ignore_errors=True)
 

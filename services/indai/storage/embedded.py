@@ -167,18 +167,18 @@ class EmbeddedPostgres:
     async def _connect(self, server: Launch, password: str) -> tuple[Path, asyncpg.Connection]:
         """A superuser's connection; launch the server if none runs, wait while one recovers or ends."""
         deadline = time.monotonic() + _READY_WAIT_S
-        if self._process is not None and self._process.poll() is not None:
-            self._process = None  # polled: a killed child keeps its pid, and so its lock files, until then
+        launched = False
         while time.monotonic() < deadline:
             running = read_pid_file(server.pgdata)
             if running is not None and running.is_running():
                 if running.socket_dir is not None and running.accepts:
                     with contextlib.suppress(*_NOT_YET):
                         return running.socket_dir, await _superuser(running.socket_dir, password)
-            elif self._process is None or (self._process.poll() is not None and server.may_be_tried_again()):
-                self._process = server.launch(running)
-            elif self._process.poll() is not None:
-                raise server.error()
+            # poll() also reaps: until then a killed child keeps its pid, and lock files with it are believed.
+            elif self._process is None or self._process.poll() is not None:
+                if launched and not server.may_be_tried_again():
+                    raise server.error()
+                self._process, launched = server.launch(running), True
             await asyncio.sleep(_POLL_S)
         raise Unavailable(
             Reason.DATABASE_UNAVAILABLE,

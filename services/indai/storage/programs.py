@@ -21,6 +21,9 @@ from indai.storage.postmaster import Postmaster
 
 SUPERUSER = "postgres"
 
+# What marks the line, among those that a program wrote before it ended, that says why.
+_TELLING = ("FATAL:", "PANIC:", "error:", "terminated by")
+
 # Many instances share one machine (every node of a demo has its own), so memory and processes are kept few.
 # Durability is not traded for anything: fsync, full_page_writes and synchronous_commit stay on.
 SETTINGS: Mapping[str, str] = {
@@ -153,6 +156,6 @@ def server_error(output: str, hint: str = "") -> IndaiError:
             hint="Free some space and start again.",
         )
     lines = output.strip().splitlines()
-    telling = [line for line in lines if "FATAL:" in line or "error:" in line] or lines
+    telling = [line for line in lines if any(word in line for word in _TELLING)] or lines
     last = telling[-1].rpartition("FATAL:")[2].strip() if telling else "it gave no reason"
     return Unavailable(Reason.DATABASE_UNAVAILABLE, f"Postgres did not start: {last}.", hint=hint)

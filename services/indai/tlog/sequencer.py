@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import asyncpg
 from indai.protocol.errors import IndaiError, Reason, Unavailable
@@ -71,7 +71,7 @@ class GroupCommit(Generic[Item, Result]):
         self._worker: asyncio.Task[None] | None = None
         self._closed: IndaiError | None = None
 
-    async def __aenter__(self) -> GroupCommit[Item, Result]:
+    async def __aenter__(self) -> Self:
         self._worker = asyncio.create_task(self._run())
         return self
 
