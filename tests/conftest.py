@@ -59,7 +59,7 @@ def postgres_server() -> Iterator[ServerInfo]:
 
 @pytest.fixture
 def server_home() -> Iterator[Path]:
-    """A directory for a server of the test's own, which Postgres' account can reach when root runs the tests."""
+    """A directory for a server of the test's own; Postgres' account can reach it if root runs the tests."""
     home = _server_home()
     yield home
     shutil.rmtree(home, ignore_errors=True)
