@@ -50,7 +50,9 @@ def postgres_server() -> Iterator[ServerInfo]:
     """One embedded server for the whole run; it is removed at the end."""
     home = _server_home()
     # No power cut is survived here; tests of crashes start servers of their own, with fsync on.
-    server = EmbeddedPostgres(home / "postgres", {"fsync": "off", "max_connections": "100"})
+    # An autovacuum worker in a database would keep its owner from dropping it.
+    settings = {"fsync": "off", "max_connections": "100", "autovacuum": "off"}
+    server = EmbeddedPostgres(home / "postgres", settings)
     info = asyncio.run(server.start())
     yield info
     asyncio.run(server.destroy())
