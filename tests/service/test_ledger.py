@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
-from indai.client.exports import LeafLine, MessageLine, OpenLeafLine, add_messages, read_lines
+from indai.client.exports import ExportWriter, LeafLine, OpenLeafLine, read_lines
 from indai.ledger.entries import Entry, prepare, record
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
@@ -44,9 +44,7 @@ async def commit(
         return await record(connection, writer.log, writer.epoch, entries, expected_size)
 
 
-async def service_of(
-    pool: asyncpg.Pool, folder: Path, node: Node | None = None, owners: Sequence[str] = (ALICE, BOB)
-) -> LedgerService:
+async def service_of(pool: asyncpg.Pool, folder: Path, node: Node | None = None) -> LedgerService:
     log, log_key = (node.origin, node.key) if node else (LOG, key("ledger"))
     keys = LogKeys(log, log_key, f"{log}/time", key("time"))
     signer = await LogSigner.open(pool, keys, folder / log.replace("/", "-"), lambda: NOW)
@@ -54,18 +52,14 @@ async def service_of(
     identity = LedgerIdentity(
         node.handle if node else "ind.ai/node-a", log, Signer(log, log_key).verifier.vkey, network
     )
-
-    async def everybody() -> Sequence[str]:
-        return owners
-
     return LedgerService(pool, signer, identity, lambda: NOW)
 
 
-async def exported(service: LedgerService, owner: str = "") -> list[bytes]:
-    chunks = [
-        response.lines
-        async for response in service.ExportLedger(pb.ExportLedgerRequest(owner=owner), CONTEXT)
-    ]
+async def exported(
+    service: LedgerService, owner: str = "", owners: Sequence[str] = (ALICE, BOB)
+) -> list[bytes]:
+    request = pb.ExportLedgerRequest(owner=owner, owners=owners)
+    chunks = [response.lines async for response in service.ExportLedger(request, CONTEXT)]
     return b"".join(chunks).splitlines(keepends=True)
 
 
@@ -150,6 +144,7 @@ async def test_the_checkpoint_covers_everything_committed(
     response = await service.GetCheckpoint(pb.GetCheckpointRequest(), CONTEXT)
     checkpoint, _ = open_checkpoint(response.checkpoint, Signer(LOG, key("ledger")).verifier)
     assert (checkpoint.origin, checkpoint.size) == (LOG, 2)
+    assert (response.origin, response.vkey) == (LOG, Signer(LOG, key("ledger")).verifier.vkey)
 
 
 async def test_a_receipt_proof_verifies_offline(pool: asyncpg.Pool, writer: Writer, tmp_path: Path) -> None:
@@ -210,7 +205,7 @@ async def test_a_long_export_comes_in_pages_and_whole_lines(
 ) -> None:
     service = await service_of(pool, tmp_path)
     await commit(pool, writer, [entry(number, envelope=b"x" * 600) for number in range(1100)])
-    responses = [one async for one in service.ExportLedger(pb.ExportLedgerRequest(), CONTEXT)]
+    responses = [one async for one in service.ExportLedger(pb.ExportLedgerRequest(owners=[ALICE]), CONTEXT)]
     assert len(responses) > 1
     assert all(one.lines.endswith(b"\n") for one in responses)
     lines = b"".join(one.lines for one in responses).splitlines(keepends=True)
@@ -236,27 +231,19 @@ async def test_what_two_services_export_is_what_the_auditor_accepts(
     for node in (world.a, world.b):
         pool = (await make_database()).pool
         writer = await take_over(pool, node.origin)
-        service = await service_of(pool, tmp_path, node, [node.owner])
+        service = await service_of(pool, tmp_path, node)
         for leaf, shown in zip(node.leaves, node.contents, strict=True):
             assert shown
             parsed = LedgerLeaf.parse(leaf)
             one = prepare(shown.owner, shown.mid, parsed.kind, shown.envelope, parsed.time_ms)
             await commit(pool, writer, [one])
             await service.GetCheckpoint(pb.GetCheckpointRequest(), CONTEXT)
-        path = tmp_path / f"{node.handle.replace('/', '-')}.jsonl"
-        path.write_bytes(b"".join([line async for line in add_messages(lines_of(service), said(node))]))
+        out, path = ExportWriter(), tmp_path / f"{node.handle.replace('/', '-')}.jsonl"
+        lines = (await exported(service, owners=[node.owner]))[:-1]
+        copied = [out.copy(line) for line in lines] + [out.line(message) for message in node.messages]
+        path.write_bytes(b"".join(copied) + out.end())
         paths.append(path)
     report = audit(paths, tmp_path / "registry.jsonl", world.trust)
     assert [finding.to_json() for finding in report.findings] == []
     assert [one.verdict for one in report.commitments] == [Verdict.VALID]
     assert report.counts.checkpoints > 2
-
-
-async def lines_of(service: LedgerService) -> AsyncIterator[bytes]:
-    async for response in service.ExportLedger(pb.ExportLedgerRequest(), CONTEXT):
-        yield response.lines
-
-
-async def said(node: Node) -> AsyncIterator[MessageLine]:
-    for message in node.messages:
-        yield message

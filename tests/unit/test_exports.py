@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,6 @@ from indai.client.exports import (
     MessageLine,
     OpenLeafLine,
     Record,
-    add_messages,
     encode,
     read_export,
     read_lines,
@@ -188,23 +187,15 @@ def test_a_registry_export_holds_entries() -> None:
     assert read(write(records))[:-1] == records
 
 
-async def _chunks(*chunks: bytes) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
+def test_messages_are_added_to_what_another_writer_made() -> None:
+    writer = ExportWriter()
+    copied = [writer.copy(line) for line in write([HEADER, NOTE, LEAF, OPEN])[:-1]]
+    assert read([*copied, writer.line(MESSAGE), writer.end()])[:-1] == list(RECORDS)
 
 
-async def _messages(*messages: MessageLine) -> AsyncIterator[MessageLine]:
-    for message in messages:
-        yield message
-
-
-async def test_messages_are_added_before_a_last_line_that_fits() -> None:
-    lines = write([HEADER, NOTE, LEAF, OPEN])
-    chunks = _chunks(b"".join(lines[:3]), b"".join(lines[3:]))
-    joined = [line async for line in add_messages(chunks, _messages(MESSAGE, MESSAGE))]
-    assert read(joined)[:-1] == [*RECORDS, MESSAGE]
-
-
-async def test_messages_are_not_added_to_what_is_no_export() -> None:
-    with pytest.raises(InvalidInput, match=r"line 2 cannot be read"):
-        [line async for line in add_messages(_chunks(write()[0] + b"odd\n"), _messages())]
+@pytest.mark.parametrize("line", [b"odd\n", b"", encode(HEADER), encode(LeafLine(7, b"x"))])
+def test_what_does_not_belong_is_not_copied(line: bytes) -> None:
+    writer = ExportWriter()
+    writer.copy(encode(HEADER))
+    with pytest.raises(InvalidInput, match="line 2 cannot be read"):
+        writer.copy(line)

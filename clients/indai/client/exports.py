@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
@@ -278,28 +278,6 @@ def read_lines(name: str, lines: Iterable[bytes]) -> Iterator[tuple[int, Record]
         yield number, record
     if not isinstance(record, End):
         raise _unreadable(name, number + 1, "the file ends before its last line")
-
-
-async def add_messages(
-    chunks: AsyncIterable[bytes], messages: AsyncIterable[MessageLine]
-) -> AsyncIterator[bytes]:
-    """The export in `chunks` (whole lines, no messages yet) with `messages` before a last line that fits.
-
-    Whoever has the threads adds them to what the ledger exported, without holding either in memory. Raises
-    InvalidInput as `read_lines` does.
-    """
-    order = _Order()
-    async for chunk in chunks:
-        for line in chunk.splitlines(keepends=True):
-            record = _decode("the ledger's export", order.lines + 1, line)
-            if not isinstance(record, End):
-                order.take(record, line)
-                yield line
-    async for message in messages:
-        line = encode(message)
-        order.take(message, line)
-        yield line
-    yield encode(order.end())
 
 
 def _decode(name: str, number: int, line: bytes) -> Record:

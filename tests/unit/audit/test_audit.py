@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from indai.client.audit import CHECKS, Report, Severity, Verdict, audit
 from indai.client.exports import IN
 from indai.policy.compiled import compile_policy
-from indai.protocol.envelope import Envelope, parse_envelope
+from indai.protocol.envelope import Envelope, cosign, parse_envelope
 from indai.protocol.errors import Reason, Unavailable
 from indai.protocol.leaf import LeafKind
 from indai.protocol.operations import UPDATE, build_operation
@@ -500,6 +500,46 @@ def test_a_content_that_is_erased_is_unopened(tmp_path: Path) -> None:
     world.a.messages = world.b.messages = []
     report = world.audit(tmp_path)
     assert [one.verdict for one in report.commitments] == [Verdict.UNOPENED] * 2
+    assert report.exit_status == 3
+
+
+def test_a_deal_younger_than_the_ledgers_export_is_unconfirmed(tmp_path: Path) -> None:
+    world = honest()
+    for node in (world.a, world.b):
+        node.leaves, node.contents = node.leaves[:1], node.contents[:1]
+    report = world.audit(tmp_path)
+    assert [one.verdict for one in report.commitments] == [Verdict.UNCONFIRMED]
+    assert report.exit_status == 3
+
+
+def test_an_offer_that_lapsed_is_no_commitment(tmp_path: Path) -> None:
+    world = World()
+    deal = Deal(world)
+    propose = deal.propose()
+    offer = deal.offer(propose)
+    deal.decide(world.b, offer.mid, ALICE)
+    accepted = cosign(offer, key(f"{ALICE} agent"))
+    refused = deal.refuse(offer.mid)
+    for envelope, direction in ((propose, "in"), (offer, "out"), (accepted, "in"), (refused, "out")):
+        world.b.say(BOB, deal.thread, envelope, direction)
+    report = world.audit(tmp_path)
+    assert (report.commitments, report.exit_status) == ((), 0)
+
+
+def test_an_acceptance_without_an_answer_is_unconfirmed(tmp_path: Path) -> None:
+    world = World()
+    deal = Deal(world)
+    propose = deal.propose()
+    offer = deal.offer(propose)
+    deal.decide(world.a, offer.mid, BOB)
+    for envelope, direction in (
+        (propose, "out"),
+        (offer, "in"),
+        (cosign(offer, key(f"{ALICE} agent")), "out"),
+    ):
+        world.a.say(ALICE, deal.thread, envelope, direction)
+    report = world.audit(tmp_path)
+    assert [one.verdict for one in report.commitments] == [Verdict.UNCONFIRMED]
     assert report.exit_status == 3
 
 
