@@ -33,6 +33,7 @@ _FIND = """
     WHERE entry.log = $1 AND entry.owner = $2 AND entry.mid = $3 AND entry.kind = $4
 """
 
+
 class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     """Serves the ledger that `signer` signs. `clock`: ms since the epoch."""
 
