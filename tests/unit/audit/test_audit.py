@@ -466,7 +466,21 @@ def test_an_older_export_of_the_same_ledger_is_no_contradiction(tmp_path: Path) 
         world.a, leaves=world.a.leaves[:2], contents=world.a.contents[:2], messages=[]
     )
     world.older = older  # type: ignore[attr-defined]
-    assert checks(world.audit(tmp_path, ("a", "b", "older")), Severity.UNREADABLE) == set()
+    for names in (("a", "b", "older"), ("older", "a", "b")):
+        report = world.audit(tmp_path, names)
+        assert [one.verdict for one in report.commitments] == [Verdict.VALID]
+        assert report.exit_status == 0
+
+
+def test_two_views_of_one_ledger_are_taken_together(tmp_path: Path) -> None:
+    world = honest()
+    older = dataclasses.replace(
+        world.b, leaves=world.b.leaves[:2], contents=world.b.contents[:2], messages=[]
+    )
+    world.older, world.own = older, dataclasses.replace(world.b, scope=BOB)  # type: ignore[attr-defined]
+    report = world.audit(tmp_path, ("older", "own", "a", "b"))
+    assert [one.verdict for one in report.commitments] == [Verdict.VALID]
+    assert report.exit_status == 0
 
 
 def test_an_owner_may_approve_what_the_policy_left_to_them(tmp_path: Path) -> None:

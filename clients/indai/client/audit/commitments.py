@@ -166,7 +166,7 @@ class Judge:
             if receipt.log not in {origin for origin, _ in self._history.ledgers(node)}:
                 message = f"The receipt names {receipt.log}, no ledger of {case.offerer.handle}'s node."
                 self._fault(case, Verdict.INVALID, "receipt-place", message, said.place)
-        ledger = self._ledger_of_log(receipt.log, case.offerer.handle)
+        ledger = self._ledger_of_log(receipt.log, case.offerer.handle, receipt.index)
         if ledger is None:
             return
         self._named.add((receipt.log, receipt.index))
@@ -186,7 +186,7 @@ class Judge:
 
     def _check_party(self, case: _Case, party: negotiation_pb2.Party, receipt: Said | None) -> None:
         """A party whose ledger is supplied holds the commitment, and a decision that permitted it."""
-        ledger = self._ledger_of_party(party, self._time(case, receipt))
+        ledger = self._ledger_of_party(party, case, self._time(case, receipt))
         if ledger is None:
             return
         held = ledger.held.get((party.handle, case.mid))
@@ -234,18 +234,20 @@ class Judge:
             message = f"{party.handle} committed before it decided."
             self._fault(case, Verdict.INVALID, "order", message, decided.place)
 
-    def _ledger_of_log(self, log: str, owner: str) -> Ledger | None:
-        return next((one for one in self._ledgers if one.header.log == log and one.shows(owner)), None)
+    def _ledger_of_log(self, log: str, owner: str, index: int) -> Ledger | None:
+        """Of the exports of a log, the one that tells most about a leaf: opened, else the longest."""
+        exports = [one for one in self._ledgers if one.header.log == log and one.shows(owner)]
+        return max(exports, key=lambda one: (index in one.at, len(one.kinds)), default=None)
 
-    def _ledger_of_party(self, party: negotiation_pb2.Party, time_ms: int) -> Ledger | None:
-        """The supplied ledger that ought to hold what this party commits to, if there is one."""
+    def _ledger_of_party(self, party: negotiation_pb2.Party, case: _Case, time_ms: int) -> Ledger | None:
+        """The supplied ledger that holds what this party commits to, or ought to."""
         shown = [ledger for ledger in self._ledgers if ledger.shows(party.handle)]
         if self._history is None:
-            held = [one for one in shown if any(owner == party.handle for owner, _ in one.held)]
+            candidates = [one for one in shown if any(owner == party.handle for owner, _ in one.held)]
         else:
             node = self._history.home_node(party.subject_id, time_ms)
-            held = [one for one in shown if one.header.node == node]
-        return held[0] if held else None
+            candidates = [one for one in shown if one.header.node == node]
+        return max(candidates, key=lambda one: (party.handle, case.mid) in one.held, default=None)
 
     def _unopened(self) -> Iterator[CommitmentVerdict]:
         """Commitments of a whole node's export of which only the leaf is shown."""
