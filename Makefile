@@ -2,46 +2,78 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+READY  := $(VENV)/.installed
+BENCH_READY := $(VENV)/.installed-bench
 DEMO   ?=
+TESTS  ?=
 
-.PHONY: help demo test lint format bench proto proto-check clean
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
+  --plugin=protoc-gen-mypy=$(CURDIR)/$(BIN)/protoc-gen-mypy \
+  --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
+OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
+
+.PHONY: help demo test lint format bench proto proto-check proto-baseline wheel-check clean
+.DELETE_ON_ERROR:
+
 help:            ## show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "indai needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …"; exit 1; }
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "indai needs Python 3.11 or newer, and there is no '$(PYTHON)' here."; \
+	  echo "Install it, or name one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "indai needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing pinned dependencies into $(VENV) (first time: about a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "installing pinned dependencies into $(VENV) (the first time takes about a minute)" >&2
+	@# The build backend comes first and pinned too: an isolated build would fetch the newest one.
+	@$(PIP) hatchling
+	@$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP)   ## two nodes settle meetings, an auditor proves it (arguments: make demo DEMO="--json")
+$(BENCH_READY): $(READY)
+	@$(PIP) --no-build-isolation -e '.[bench]'
+	@touch $@
+
+demo: $(READY)   ## two nodes settle meetings, an auditor proves it (arguments: make demo DEMO="--json")
 	@$(BIN)/indai demo $(DEMO)
 
-test: $(STAMP)   ## the whole suite
-	@$(BIN)/python -m pytest
+test: $(READY)   ## the whole suite (a part of it: make test TESTS=tests/unit)
+	@$(BIN)/python -m pytest $(TESTS)
 
-lint: $(STAMP) proto-check   ## ruff, mypy --strict, import-linter, buf
+lint: $(READY) proto-check   ## ruff, mypy --strict, import-linter, buf, generated code up to date
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/buf lint proto
 
-format: $(STAMP) ## rewrite the code in the project's style
+format: $(READY) ## rewrite the code in the project's style
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-proto: $(STAMP)  ## regenerate the code beside each .proto
-	@cd proto && ../$(BIN)/python -m grpc_tools.protoc -I . --plugin=protoc-gen-mypy=../$(BIN)/protoc-gen-mypy \
-	  --plugin=protoc-gen-mypy_grpc=../$(BIN)/protoc-gen-mypy_grpc \
-	  --python_out=. --grpc_python_out=. --mypy_out=quiet:. --mypy_grpc_out=quiet:. indai/v1/*.proto
+proto: $(READY)  ## regenerate the code beside each .proto
+	@cd proto && $(GENERATE) $(call OUTPUTS,.) indai/v1/*.proto
 
-bench: $(STAMP)  ## ratios measured in one run; see docs/benchmarks.md
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+proto-check: $(READY)  ## the contract: style, nothing broken since the baseline, generated code up to date
+	@$(BIN)/buf lint proto
+	@$(BIN)/buf breaking proto --against proto/baseline.binpb || { \
+	  echo "This breaks programs that speak the released contract: see docs/checklists.md."; exit 1; }
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && cd proto && \
+	  $(GENERATE) $(call OUTPUTS,$$fresh) indai/v1/*.proto && \
+	  diff -rq -x '*.proto' -x __init__.py -x py.typed -x __pycache__ "$$fresh/indai/v1" indai/v1 || { \
+	  echo "The generated code does not match the .proto files: run make proto and commit."; exit 1; }
+
+proto-baseline: $(READY)  ## at a release: the contract as it is now becomes what nothing may break
+	@$(BIN)/buf build proto --exclude-source-info -o proto/baseline.binpb
+
+wheel-check: $(READY)  ## the built wheel, installed alone, has everything that it needs
+	@$(BIN)/python tests/wheel_check.py
+
+bench: $(BENCH_READY)  ## ratios measured in one run; see docs/benchmarks.md
 	@$(BIN)/python -m bench
 
 clean:           ## remove everything the targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
