@@ -60,11 +60,12 @@ def _sources() -> set[str]:
 def _use(venv: Path, wheel: Path) -> int:
     """Import every module of the installed wheel, and run its command, away from the sources."""
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    python, indai = str(venv / "bin/python"), str(venv / "bin/indai")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-c", PROJECT / "constraints.txt", wheel], check=True)
-    for command in ([venv / "bin/python", "-I", "-c", _IMPORT_ALL], [venv / "bin/indai", "--version"]):
+    for what, command in (("importing", [python, "-I", "-c", _IMPORT_ALL]), ("indai", [indai, "--version"])):
         if subprocess.run(command, cwd=venv, stdout=subprocess.DEVNULL).returncode:
-            print(f"failed: {command[0].name} {command[-1][:40].strip()}", file=sys.stderr)
+            print(f"{what} failed with the wheel alone", file=sys.stderr)
             return 1
     print("the wheel is complete")
     return 0
