@@ -181,6 +181,14 @@ def content_under_another_mid() -> World:
     return world
 
 
+def commitment_of_a_stranger() -> World:
+    world = honest()
+    shown = world.b.contents[-1]
+    assert shown
+    shown.owner = "in4.ai/bob"
+    return world
+
+
 def commitment_recorded_twice() -> World:
     world = World()
     accepted = Deal(world).run()
@@ -364,8 +372,9 @@ LIES: list[tuple[str, Callable[[], World], Verdict]] = [
     ("leaf", backdated_leaf, Verdict.VALID),
     ("leaf", leaf_of_no_known_version, Verdict.VALID),
     ("opening", wrong_opening, Verdict.INCONCLUSIVE),
-    ("content", content_of_somebody_else, Verdict.VALID),
-    ("content", content_under_another_mid, Verdict.VALID),
+    ("content", content_of_somebody_else, Verdict.INCONCLUSIVE),
+    ("content", content_under_another_mid, Verdict.INCONCLUSIVE),
+    ("content", commitment_of_a_stranger, Verdict.UNCONFIRMED),
     ("twice", commitment_recorded_twice, Verdict.VALID),
     ("twice", decision_recorded_twice, Verdict.VALID),
     ("same-bytes", other_bytes_in_one_ledger, Verdict.INVALID),

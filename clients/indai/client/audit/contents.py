@@ -15,7 +15,7 @@ from indai.protocol.errors import IndaiError, ProtocolError, Reason
 from indai.protocol.header import MAX_SKEW_MS
 from indai.protocol.leaf import LeafKind, LedgerLeaf
 from indai.protocol.wire import strict_parse
-from indai.v1 import envelope_pb2, policy_pb2
+from indai.v1 import envelope_pb2, negotiation_pb2, policy_pb2
 
 MAX_CONTENT = 1024 * 1024
 
@@ -44,14 +44,15 @@ class ContentReader:
         if len(record.opening) != 32 or not leaf.opens(record.opening, record.envelope):
             self._invalid("opening", place, "The content shown is not the one this leaf stands for.", record)
             return
-        if not self._ledger.shows(record.owner):
-            self._invalid(
-                "content", place, f"The content is of {record.owner}, whose export this is not.", record
-            )
         try:
+            if not self._ledger.shows(record.owner):
+                raise _wrong(f"It is of {record.owner}, whose export this is not")
             self._read(leaf, record, place)
         except IndaiError as error:
-            self._invalid("content", place, f"The content cannot be read: {error.message}", record)
+            # What lies about itself is not used for anything else.
+            self._invalid("content", place, f"The content does not belong here: {error.message}", record)
+            return
+        self._ledger.at[record.index] = (record.owner, record.mid)
 
     def _leaf(self, place: Place, data: bytes) -> LedgerLeaf | None:
         """The parsed leaf; kind 0 and time 0 stand for one that cannot be parsed."""
@@ -69,27 +70,28 @@ class ContentReader:
         return leaf
 
     def _read(self, leaf: LedgerLeaf, record: OpenLeafLine, place: Place) -> None:
-        key = (record.owner, record.mid)
-        self._ledger.at[place.index or 0] = key
         if leaf.kind is LeafKind.COMMITMENT:
             self._hold(leaf, record, place)
         elif leaf.kind is LeafKind.DECISION:
             decision = _unsigned(policy_pb2.DecisionRecord, "decision", record.envelope)
-            self._same(record, place, decision.owner, decision.mid)
+            _check_named(record, decision.owner, decision.mid)
             self._decided(self._policies.decide(decision, place))
         elif leaf.kind is LeafKind.POLICY_VERSION:
             activation = _unsigned(policy_pb2.PolicyActivation, "policy-version", record.envelope)
             mid = message_id(payload_type("policy-version"), _payload(record.envelope))
-            self._same(record, place, activation.owner, mid)
+            _check_named(record, activation.owner, mid)
             self._policies.activate(activation, place)
         else:
-            raise ProtocolError(Reason.MALFORMED, f"kind {leaf.kind} does not belong into a ledger.")
+            raise _wrong(f"Leaves of kind {leaf.kind} do not stand in a ledger")
 
     def _hold(self, leaf: LedgerLeaf, record: OpenLeafLine, place: Place) -> None:
         envelope = parse_envelope(record.envelope)
         if envelope.kind != "commitment":
-            raise ProtocolError(Reason.MALFORMED, f"a {envelope.kind} is no commitment.")
-        self._same(record, place, record.owner, envelope.mid)
+            raise _wrong(f"It is a {envelope.kind}, no commitment")
+        commitment = strict_parse(negotiation_pb2.Commitment, envelope.payload)
+        _check_named(record, record.owner, envelope.mid)
+        if record.owner not in [party.handle for party in commitment.parties]:
+            raise _wrong(f"{record.owner} is no party of the commitment")
         key = (record.owner, envelope.mid)
         if key in self._ledger.held:
             self._twice(record.owner, place, self._ledger.held[key].place, record.mid)
@@ -105,10 +107,6 @@ class ContentReader:
         message = f"{owner} has a second leaf of this kind for this message; the first is in {first}."
         self._findings.add(Severity.INVALID, "twice", place, message, mid)
 
-    def _same(self, record: OpenLeafLine, place: Place, owner: str, mid: bytes) -> None:
-        if (owner, mid) != (record.owner, record.mid):
-            self._invalid("content", place, "The line's owner or mid is not the content's own.", record)
-
     def _invalid(self, check: str, place: Place, message: str, record: OpenLeafLine) -> None:
         self._findings.add(Severity.INVALID, check, place, message, record.mid)
 
@@ -121,5 +119,14 @@ def _unsigned(message_class: type[M], kind: str, raw: bytes) -> M:
     """The payload of an envelope that nobody signs; raises ProtocolError."""
     envelope = strict_parse(envelope_pb2.Envelope, raw, limit=MAX_CONTENT)
     if envelope.payload_type != payload_type(kind) or envelope.signatures:
-        raise ProtocolError(Reason.MALFORMED, f"it is not an unsigned {kind}.")
+        raise _wrong(f"It is not an unsigned {kind}")
     return strict_parse(message_class, envelope.payload, limit=MAX_CONTENT)
+
+
+def _check_named(record: OpenLeafLine, owner: str, mid: bytes) -> None:
+    if (owner, mid) != (record.owner, record.mid):
+        raise _wrong("The line's owner or mid is not the content's own")
+
+
+def _wrong(why: str) -> ProtocolError:
+    return ProtocolError(Reason.MALFORMED, why + ".")
