@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
 from indai.storage.cluster import Account, socket_directory, write_private
@@ -58,6 +57,18 @@ SETTINGS: Mapping[str, str] = {
 
 _LOG_LIMIT_BYTES = 4 << 20
 
+# Neither our secrets nor PG* variables go to the programs.
+_ENVIRONMENT: Mapping[str, str] = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
+
+_SWITCH = """
+import os, sys
+uid, gid = map(int, sys.argv[1:3])
+os.setgroups([])
+os.setgid(gid)
+os.setuid(uid)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
 
 class Launch:
     """Starting one server, and what it said if it did not come up."""
@@ -84,12 +95,13 @@ class Launch:
         with open(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._log_start = os.fstat(log.fileno()).st_size
             return subprocess.Popen(  # noqa: S603 - fixed program, our own arguments
-                [self._binaries / "postgres", "-D", self.pgdata, *options],
+                [*_as_account(self._account), self._binaries / "postgres", "-D", self.pgdata, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **_as_account(self._account, self.pgdata),
+                cwd=self.pgdata,
+                env=_ENVIRONMENT,
             )
 
     def may_be_tried_again(self) -> bool:
@@ -123,6 +135,7 @@ def initialise(base: Path, binaries: Path, account: Account, password: str, *, s
         os.chown(staging, account.uid, account.gid)
         os.chown(password_file, account.uid, account.gid)
     initdb: list[str | Path] = [
+        *_as_account(account),
         *(binaries / "initdb", "-D", staging / "cluster", "-U", SUPERUSER),
         *("--auth-local=scram-sha-256", "--auth-host=reject", f"--pwfile={password_file}"),
         *("--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-locale"),
@@ -130,7 +143,7 @@ def initialise(base: Path, binaries: Path, account: Account, password: str, *, s
         *(() if sync else ("--no-sync",)),
     ]
     done = subprocess.run(  # noqa: S603 - fixed program, our own arguments
-        initdb, capture_output=True, text=True, check=False, **_as_account(account, staging)
+        initdb, capture_output=True, text=True, check=False, cwd=staging, env=_ENVIRONMENT
     )
     if done.returncode:
         shutil.rmtree(staging, ignore_errors=True)
@@ -139,12 +152,15 @@ def initialise(base: Path, binaries: Path, account: Account, password: str, *, s
     shutil.rmtree(staging)
 
 
-def _as_account(account: Account, directory: Path) -> dict[str, Any]:
-    """Popen arguments: the account, and an environment that carries neither our secrets nor PG* variables."""
-    arguments: dict[str, Any] = {"cwd": directory, "env": {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}}
-    if account.switch:
-        arguments |= {"user": account.uid, "group": account.gid, "extra_groups": []}
-    return arguments
+def _as_account(account: Account) -> list[str | Path]:
+    """What goes before a command so that it runs as the account.
+
+    Not `Popen(user=…)`: that forks, and gRPC's threads of this process may then end the child before it
+    becomes the program.
+    """
+    if not account.switch:
+        return []
+    return [sys.executable, "-I", "-S", "-c", _SWITCH, str(account.uid), str(account.gid)]
 
 
 def server_error(output: str, hint: str = "") -> IndaiError:
