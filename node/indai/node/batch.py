@@ -16,7 +16,7 @@ from indai.client.resolver import Resolver
 from indai.ledger.entries import Entry
 from indai.node.agents import Agents
 from indai.node.clock import DatabaseClock
-from indai.node.compose import Letterhead
+from indai.node.compose import Letterhead, newest_key
 from indai.node.conversation import Cause, Conversation, Desk
 from indai.node.draft import Draft, Reserved, ThreadState, ledger_rows
 from indai.node.host import Host
@@ -52,6 +52,7 @@ COLUMNS = (
     "ledger_index",
     "reserved_mid",
     "title_prefix",
+    "peer_key",
     "request_id",
     "created_ms",
 )
@@ -299,7 +300,8 @@ class Batch:
                     Reason.UNKNOWN_PEER, f"{peer} belongs to another subject than this thread began with."
                 )
             key = agent.signing_key(own, draft.now_ms, "meet")
-            return Letterhead(context.resolver.policy.network, own, other, key, own.head)
+            peer_key = draft.thread.columns["peer_key"] or newest_key(other)
+            return Letterhead(context.resolver.policy.network, own, other, peer_key, key, own.head)
 
         return Conversation(
             Desk(agent, peer, letterhead, context.host, context.ledger), draft, cause, request_id

@@ -26,6 +26,7 @@ class Letterhead:
     network: str
     own: Resolved
     peer: Resolved
+    peer_key: str
     key: SigningKey
     head: Head
 
@@ -90,14 +91,15 @@ def _header(
 
 
 def _parties(letterhead: Letterhead, key_id: str) -> tuple[negotiation_pb2.Party, ...]:
-    """Offerer first. The other side's key is left to it: the newest its record shows is named."""
+    """Offerer first. The other side is to sign with the key it has signed with so far."""
     own, peer = letterhead.own, letterhead.peer
     return (
         negotiation_pb2.Party(handle=own.handle, subject_id=own.subject_id, key_id=key_id),
-        negotiation_pb2.Party(handle=peer.handle, subject_id=peer.subject_id, key_id=_current_key(peer)),
+        negotiation_pb2.Party(handle=peer.handle, subject_id=peer.subject_id, key_id=letterhead.peer_key),
     )
 
 
-def _current_key(record: Resolved) -> str:
+def newest_key(record: Resolved) -> str:
+    """The id of the newest agent key in a record that is not revoked; "" for none."""
     live = [key for key in record.chain.state.agent_keys if not key.revoked_at_ms]
     return max(live, key=lambda key: key.valid_from_ms).key_id if live else ""

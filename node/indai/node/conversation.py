@@ -111,6 +111,7 @@ class Conversation:
         else:
             self._advance(before, side)
         self.keep(message, inbound.envelope.raw, inbound.header_id, outgoing=False)
+        draft.set(peer_key=inbound.peer_key)
         await self._follow(effects)
 
     async def run(self, event: Event) -> None:
@@ -150,6 +151,7 @@ class Conversation:
             "ledger_index": None,
             "reserved_mid": None,
             "title_prefix": "",
+            "peer_key": "",
             "request_id": self._request_id,
             "created_ms": draft.now_ms,
         }

@@ -38,6 +38,7 @@ class Inbound:
     payload: Payload
     message: Message
     header_id: bytes
+    peer_key: str
     proven: bool
 
 
@@ -79,7 +80,7 @@ class Gate:
         rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
         message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
         proven = caller_spki is not None and await self._is_node_of(claim.peer, caller_spki)
-        return Inbound(claim.owner, claim.peer, envelope, payload, message, header.id, proven)
+        return Inbound(claim.owner, claim.peer, envelope, payload, message, header.id, signers[-1][2], proven)
 
     async def _signers(self, payload: Payload, envelope: Envelope) -> list[tuple[str, str, str]]:
         """(handle, subject, key id) for each signature, from the signed bytes; the envelope's key ids are

@@ -1,7 +1,7 @@
 """The owner's record of messages that were refused before they touched a thread.
 
-Written in batches and bounded: a flood of forgeries costs one line a second for each owner and reason, with
-the count, and never a database write for each message.
+Bounded: a flood of forgeries costs two lines a second for each owner and reason, the first message and the
+count of the others, and never a database write for each message.
 """
 
 from __future__ import annotations
@@ -13,93 +13,104 @@ from dataclasses import dataclass
 import structlog
 from indai.node.agents import Agents
 from indai.node.inbound import Inbound, addressed
-from indai.node.store import Store, hexed
+from indai.node.store import Row, Store, hexed
 from indai.protocol.errors import IndaiError
 from indai.protocol.quoting import quoted
 
-FLUSH_S = 1.0
-MAX_LINES = 64  # distinct (owner, reason) pairs in one flush; the rest is only logged
+WINDOW_S = 1.0
+MAX_KINDS = 64  # distinct (owner, reason) pairs in one second; the rest is only logged
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Line:
+class _Kind:
+    """Refusals of one owner for one reason in the present second: the first is written, the others
+    counted."""
+
     peer: str
-    thread: bytes | None
-    mid: bytes | None
-    words: str
-    count: int = 1
+    more: int = 0
 
 
 class Refusals:
-    """Collects refusals and writes them to the owners' journals."""
+    """Writes refusals to the owners' journals."""
 
     def __init__(self, store: Store, agents: Agents, clock: Callable[[], int]) -> None:
         self._store = store
         self._agents = agents
         self._clock = clock
-        self._lines: dict[tuple[str, str], _Line] = {}
-        self._flusher: asyncio.Task[None] | None = None
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._counting: asyncio.Task[None] | None = None
 
     async def note(self, raw: bytes, inbound: Inbound | None, error: IndaiError) -> None:
-        """One refused message. The first of its kind is written at once, so that the owner sees it."""
-        address = addressed(raw)
-        reason = error.reason.name
+        """One refused message."""
+        address, reason = addressed(raw), error.reason.name
         log.warning(
             "message refused", reason=reason, error=error.message, owner=address.owner, peer=address.peer
         )
         if address.owner not in self._agents:
             return
-        line = self._lines.get((address.owner, reason))
-        if line is not None:
-            line.count += 1
+        kind = self._kinds.get((address.owner, reason))
+        if kind is not None:
+            kind.more += 1
             return
-        if len(self._lines) >= MAX_LINES:
+        if len(self._kinds) >= MAX_KINDS:
             return
-        proved = "" if inbound else " (as it calls itself)"
-        words = f"Refused a message from {quoted(address.peer)}{proved}: {error.message}"
-        self._lines[address.owner, reason] = _Line(address.peer, address.thread, address.mid, words)
-        if self._flusher is None:
-            await self._flush()
-            self._flusher = asyncio.create_task(self._later())
+        self._kinds[address.owner, reason] = _Kind(address.peer)
+        if self._counting is None:
+            self._counting = asyncio.create_task(self._count())
+        named = quoted(address.peer) + ("" if inbound else " (as it calls itself)")
+        words = f"Refused a message from {named}: {error.message}"
+        await self._write(
+            [self._row(address.owner, reason, address.peer, words, address.thread, address.mid)]
+        )
 
     async def close(self) -> None:
-        """Write what is left."""
-        if self._flusher is not None:
-            self._flusher.cancel()
-            await asyncio.gather(self._flusher, return_exceptions=True)
-        await self._flush()
+        """Write the counts that are left."""
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.gather(self._counting, return_exceptions=True)
+        await self._end_second()
 
-    async def _later(self) -> None:
-        try:
-            while True:
-                await asyncio.sleep(FLUSH_S)
-                if not self._lines:
-                    break
-                await self._flush()
-        finally:
-            self._flusher = None
+    async def _count(self) -> None:
+        await asyncio.sleep(WINDOW_S)
+        self._counting = None
+        await self._end_second()
 
-    async def _flush(self) -> None:
-        lines, self._lines = self._lines, {}
-        if not lines:
+    async def _end_second(self) -> None:
+        kinds, self._kinds = self._kinds, {}
+        await self._write(
+            [
+                self._row(owner, reason, kind.peer, f"Refused {kind.more} more messages for the same reason.")
+                for (owner, reason), kind in kinds.items()
+                if kind.more
+            ]
+        )
+
+    async def _write(self, rows: list[Row]) -> None:
+        if not rows:
             return
         try:
-            rows = [self._row(*key, line) for key, line in lines.items()]
-            await self._store.apply({owner for owner, _ in lines}, {"journal": rows}, 0, None)
+            await self._store.apply({row["owner"] for row in rows}, {"journal": rows}, 0, None)
         except IndaiError as error:
             log.warning("journal not written", reason=error.reason.name, error=error.message)
 
-    def _row(self, owner: str, reason: str, line: _Line) -> dict[str, object]:
-        more = f" ({line.count} times)" if line.count > 1 else ""
+    def _row(
+        self,
+        owner: str,
+        reason: str,
+        peer: str,
+        words: str,
+        thread: bytes | None = None,
+        mid: bytes | None = None,
+    ) -> Row:
         return {
             "owner": owner,
             "at_ms": self._clock(),
-            "thread": hexed(line.thread),
-            "mid": hexed(line.mid),
-            "peer": line.peer[:300],
+            "thread": hexed(thread),
+            "mid": hexed(mid),
+            "peer": peer[:300],
             "event": "refused-message",
             "reason": reason,
-            "words": line.words + more,
+            "words": words,
         }

@@ -112,6 +112,12 @@ _RULES = (
         "A message first seen more than 120 s after its expiry is refused.",
         _HEADER,
     ),
+    Rule(
+        "HDR-06",
+        "A known message gets its stored outcome again and has no second effect; its id with other bytes, and a"
+        " repetition by anybody but its sender's node, are refused.",
+        _HEADER,
+    ),
     Rule("LOG-01", "An inclusion proof leads from the leaf to the root of the stated size.", _LOGS),
     Rule("LOG-02", "A consistency proof joins two non-empty sizes; from size 0 there is none.", _LOGS),
     Rule("LOG-03", "A note has one reading, and every signature by a known key on it verifies.", _LOGS),

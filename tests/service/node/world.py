@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import plain_channel
-from indai.client.handlekeys import claim, new_agent_key, set_node_record
+from indai.client.handlekeys import claim, new_agent_key, revoke_agent_key, set_node_record
+from indai.client.mirror import mirror
 from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
+from indai.client.tls import NodeIdentity
 from indai.node.app import running
+from indai.node.keyring import Keyring
+from indai.node.keystore import open_keystore
 from indai.node.settings import RunInfo, Settings
 from indai.protocol.errors import NotFound
 from indai.protocol.handlestate import NodeRecord
@@ -41,6 +45,7 @@ class World:
     registry: str
     network: Path
     rotation: dict[str, SigningKey] = field(default_factory=dict)
+    insider: dict[str, SigningKey] = field(default_factory=dict)
 
     @property
     def policy(self) -> NetworkPolicy:
@@ -51,7 +56,7 @@ class World:
 
     async def enrol(self, handle: str, record: registry_pb2.NodeRecord) -> None:
         """What the command does with the operator's rotation key."""
-        resolver = Resolver(self.stub(), self.policy, now_ms)
+        resolver = self.resolver()
         wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
         try:
             known = await resolver.resolve(handle)
@@ -63,6 +68,21 @@ class World:
                 return
             operation = set_node_record(known.chain, self.rotation[handle], wanted, now_ms=now_ms())
         await self.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
+
+    def resolver(self) -> Resolver:
+        return Resolver(self.stub(), self.policy, now_ms)
+
+    async def revoke(self, handle: str, key_id: str) -> None:
+        known = await self.resolver().resolve(handle)
+        operation = revoke_agent_key(known.chain, self.rotation[handle], key_id, now_ms=now_ms())
+        await self.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
+
+    async def mirror(self, path: Path) -> Path:
+        """The registry's log as a file."""
+        with path.open("wb") as file:
+            async for line in mirror(self.stub(), self.policy, now_ms()):
+                file.write(line)
+        return path
 
     @contextlib.asynccontextmanager
     async def node(self, name: str) -> AsyncIterator[Node]:
@@ -83,6 +103,10 @@ class Node:
     data: Path
     info: RunInfo
 
+    def identity(self) -> NodeIdentity:
+        """The node's own TLS key, as its operator could take it."""
+        return Keyring(self.data / "keys", open_keystore(self.data, {})).tls_identity(self.info.node)
+
     async def agent(self, handle: str, policy: str, calendar: Path | None = None) -> Owner:
         token = (self.data / "operator.token").read_text().strip()
         operator = OperatorServiceStub(plain_channel(self.info.addresses["owner"], token=token))
@@ -90,9 +114,11 @@ class Node:
             owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=policy, calendar_path=str(calendar or ""))
         )
         key = self.world.rotation[handle] = SigningKey.generate()
-        agent_key = new_agent_key(made.agent_key.public_key, now_ms())
+        # A second key, which the node does not hold: with it a test signs as this agent.
+        other = self.world.insider[handle] = SigningKey.generate()
+        keys = [new_agent_key(public, now_ms()) for public in (made.agent_key.public_key, other.public_key)]
         operation = claim(
-            handle, self.world.policy.origin, [key], now_ms=now_ms(), agent_keys=[agent_key], node=made.node
+            handle, self.world.policy.origin, [key], now_ms=now_ms(), agent_keys=keys, node=made.node
         )
         await self.world.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
         return Owner(handle, OwnerServiceStub(plain_channel(self.info.addresses["owner"], token=made.token)))

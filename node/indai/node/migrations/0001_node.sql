@@ -45,6 +45,7 @@ CREATE TABLE node.threads (
   receipt_index bigint,
   ledger_index bigint,        -- of the COMMIT leaf in our own ledger
   reserved_mid bytea,         -- the reservation this thread holds
+  peer_key   text NOT NULL DEFAULT '',  -- key id the peer signed its last message with: the one an offer names
   title_prefix text NOT NULL DEFAULT '',  -- what the owner's rule wants before the title in their calendar
   request_id text,
   wake_ms    bigint,          -- when the next timer of this thread is due; NULL for none
@@ -199,7 +200,7 @@ BEGIN
   IF p_doc ? 'threads' THEN
     UPDATE node.threads t SET
       side = r.side, phase = r.phase, start_ms = r.start_ms, end_ms = r.end_ms, mid = r.mid, reason = r.reason,
-      words = r.words, receipt_log = r.receipt_log, receipt_index = r.receipt_index, ledger_index = r.ledger_index, reserved_mid = r.reserved_mid, title_prefix = r.title_prefix,
+      words = r.words, receipt_log = r.receipt_log, receipt_index = r.receipt_index, ledger_index = r.ledger_index, reserved_mid = r.reserved_mid, title_prefix = r.title_prefix, peer_key = r.peer_key,
       wake_ms = r.wake_ms, updated_ms = r.updated_ms
       FROM jsonb_populate_recordset(NULL::node.threads, p_doc -> 'threads') AS r
       WHERE t.owner = r.owner AND t.thread = r.thread;
