@@ -114,8 +114,8 @@ _RULES = (
     ),
     Rule(
         "HDR-06",
-        "A known message gets its stored outcome again and has no second effect; its id with other bytes, and a"
-        " repetition by anybody but its sender's node, are refused.",
+        "A known message gets its stored outcome again and has no second effect; its id with other bytes, and"
+        " a repetition by anybody but its sender's node, are refused.",
         _HEADER,
     ),
     Rule("LOG-01", "An inclusion proof leads from the leaf to the root of the stated size.", _LOGS),
