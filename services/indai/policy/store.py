@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import asyncpg
 from indai.client.decisions import Layer, Outcome
 from indai.policy.compiled import CompiledPolicy
-from indai.storage.pool import transaction
+from indai.storage.pool import transaction, translate_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,11 @@ async def activate(pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_m
 
 
 async def active_hash(pool: asyncpg.Pool, owner: str) -> bytes | None:
-    """Hash of the active version, or None. Read for each call: another replica may have changed it."""
-    async with transaction(pool, [owner]) as connection:
-        found: bytes | None = await connection.fetchval(
-            "SELECT policy_hash FROM policy.active WHERE owner = $1", owner
-        )
-        return found
+    """Hash of the active version, or None, in one round trip. Read for each call: another replica may have
+    changed it."""
+    with translate_errors():
+        found: bytes | None = await pool.fetchval("SELECT policy.active_hash($1)", owner)
+    return found
 
 
 async def read_version(pool: asyncpg.Pool, owner: str, policy_hash: bytes = b"") -> StoredVersion | None:

@@ -32,4 +32,13 @@ ALTER TABLE active ENABLE ROW LEVEL SECURITY;
 ALTER TABLE active FORCE ROW LEVEL SECURITY;
 CREATE POLICY owners ON active
     USING (owner = ANY (string_to_array(current_setting('indai.owners', true), ',')));
+
+-- The active version of one owner in a single round trip; the owner is named for this transaction only.
+CREATE FUNCTION active_hash(p_owner text) RETURNS bytea LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('indai.owners', p_owner, true);
+    RETURN (SELECT a.policy_hash FROM policy.active a WHERE a.owner = p_owner);
+END $$;
+GRANT EXECUTE ON FUNCTION active_hash TO indai_app;
+
 -- migrate:down
