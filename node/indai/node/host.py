@@ -161,6 +161,15 @@ class Host:
         held = (Interval(start, end) for start, end in reserved.values() if start < end_ms and end > start_ms)
         return [*busy, *held]
 
+    async def _decide_until_permit(
+        self, owner: str, peer: str, slots: Sequence[tuple[int, int]], reserved: Reserved
+    ) -> Sequence[policy_pb2.Decision]:
+        """Decisions on a peer's wish, in order. The first slot goes alone: mostly it is permitted, and taken."""
+        first = await self._decide(owner, peer, slots[:1], reserved, outgoing=False)
+        if len(slots) == 1 or first[0].outcome == policy_pb2.OUTCOME_PERMIT:
+            return first
+        return [*first, *await self._decide(owner, peer, slots[1:], reserved, outgoing=False)]
+
     async def _decide(
         self, owner: str, peer: str, slots: Sequence[tuple[int, int]], reserved: Reserved, *, outgoing: bool
     ) -> Sequence[policy_pb2.Decision]:
