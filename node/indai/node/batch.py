@@ -19,6 +19,7 @@ from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
 from indai.node.conversation import Cause, Conversation, Desk
 from indai.node.draft import Draft, Reserved, ThreadState, ledger_rows
+from indai.node.effects import CalendarWrite
 from indai.node.host import Host
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.items import Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
@@ -112,7 +113,7 @@ class Batch:
         self._loaded_threads: dict[Key, ThreadState] = {}
         self.reserved: dict[str, Reserved] = {}
         self.sends: list[Outgoing] = []
-        self.effect_owners: set[str] = set()
+        self.effects: list[CalendarWrite] = []
         self.points: list[str] = []
         self.points_after: list[str] = []
 
@@ -130,13 +131,13 @@ class Batch:
         """Ledger entries of this batch."""
         return len(self._entries)
 
-    @property
-    def doc(self) -> dict[str, list[Row]]:
+    def document(self) -> dict[str, list[Row]]:
         """The document for `node.apply_batch`."""
         now = self._context.clock()
+        self.threads = {key: state.updated(now) for key, state in self.threads.items()}
         doc = dict(self._rows)
         for state in self.threads.values():
-            doc.setdefault("new_threads" if state.is_new else "threads", []).append(state.row(now))
+            doc.setdefault("new_threads" if state.is_new else "threads", []).append(state.row())
         if self._entries:
             doc["ledger"] = ledger_rows(self._entries)
         return doc
@@ -331,8 +332,7 @@ class Batch:
         self.reserved[draft.owner] = draft.reserved
         if draft.state is not None:
             self.threads[draft.state.key] = draft.state
-        if draft.wakes_effects:
-            self.effect_owners.add(draft.owner)
+        self.effects.extend(draft.effects)
         if "offers" in draft.doc:
             self.points_after.append("after-offer")
         if any(entry.kind is LeafKind.COMMITMENT for entry in draft.entries):

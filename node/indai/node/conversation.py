@@ -15,6 +15,7 @@ from indai.node import compose, views
 from indai.node.agents import Agent
 from indai.node.compose import Letterhead, Written
 from indai.node.draft import Draft, ThreadState
+from indai.node.effects import CalendarWrite
 from indai.node.host import Answer, Host, title_prefix
 from indai.node.inbound import Inbound
 from indai.node.outbox import Outgoing
@@ -154,6 +155,7 @@ class Conversation:
             "peer_key": "",
             "request_id": self._request_id,
             "created_ms": draft.now_ms,
+            "updated_ms": draft.now_ms,
         }
         draft.state = ThreadState(columns, side, is_new=True)
 
@@ -358,23 +360,24 @@ class Conversation:
     def _write_calendar(self, terms: MeetTerms) -> None:
         draft, side = self._draft, self._draft.thread.side
         offerer = draft.owner if side.offer is not None else self._desk.peer
+        doc = {
+            "uid": terms.ical_uid,
+            "start_ms": terms.start_ms,
+            "end_ms": terms.end_ms,
+            "summary": terms.title,
+            "organizer": offerer,
+            "attendees": [draft.owner, self._desk.peer],
+            "description": f"Agreed by your agent with {self._desk.peer}.",
+            "location": terms.place,
+            "stamp_ms": draft.now_ms,
+            "sequence": 0,
+        }
         draft.add(
             "effects",
             key=terms.ical_uid,
             kind="calendar-put",
             thread=side.thread_id,
             created_ms=draft.now_ms,
-            doc={
-                "uid": terms.ical_uid,
-                "start_ms": terms.start_ms,
-                "end_ms": terms.end_ms,
-                "summary": draft.thread.columns["title_prefix"] + terms.title,
-                "organizer": offerer,
-                "attendees": [draft.owner, self._desk.peer],
-                "description": f"Agreed by your agent with {self._desk.peer}.",
-                "location": terms.place,
-                "stamp_ms": draft.now_ms,
-                "sequence": 0,
-            },
+            doc=doc,
         )
-        draft.wakes_effects = True
+        draft.effects.append(CalendarWrite(draft.owner, side.thread_id, terms.ical_uid, doc))

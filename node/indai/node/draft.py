@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from indai.ledger.entries import Entry
+from indai.node.effects import CalendarWrite
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Row, hexed
 from indai.protocol.messages import MeetTerms
@@ -34,24 +35,28 @@ class ThreadState:
         """Owner and thread id."""
         return self.columns["owner"], self.side.thread_id
 
-    def row(self, now_ms: int) -> Row:
-        """The columns as they are stored."""
+    def updated(self, now_ms: int) -> ThreadState:
+        """The state with the time of its change."""
+        return replace(self, columns=self.columns | {"updated_ms": now_ms})
+
+    def view(self) -> Row:
+        """The columns that lists and owners see, as they are read from the table."""
         side = self.side
         offer = side.thread.offer if side.thread else None
         terms = offer.body if offer else side.terms
         slot = (terms.start_ms, terms.end_ms) if isinstance(terms, MeetTerms) else (None, None)
         return self.columns | {
-            "thread": hexed(side.thread_id),
-            "mid": hexed(self.columns["mid"]),
-            "reserved_mid": hexed(self.columns["reserved_mid"]),
-            "side": side.to_json(),
+            "thread": side.thread_id,
             "phase": side.phase.value,
             "start_ms": slot[0],
             "end_ms": slot[1],
             "reason": side.reason,
-            "wake_ms": wakes_at(side),
-            "updated_ms": now_ms,
         }
+
+    def row(self) -> Row:
+        """The columns as they are stored."""
+        row = self.view() | {"side": self.side.to_json(), "wake_ms": wakes_at(self.side)}
+        return row | {name: hexed(row[name]) for name in ("thread", "mid", "reserved_mid")}
 
 
 def ledger_rows(entries: Sequence[Entry]) -> list[Row]:
@@ -84,7 +89,7 @@ class Draft:
     entries: list[Entry] = field(default_factory=list)
     sends: list[Outgoing] = field(default_factory=list)
     replies: list[bytes] = field(default_factory=list)
-    wakes_effects: bool = False
+    effects: list[CalendarWrite] = field(default_factory=list)
 
     def add(self, section: str, **row: Any) -> None:
         """One row for the owner of this draft; bytes become text that Postgres reads as bytea."""

@@ -7,23 +7,40 @@ is idempotent by UID, so a crash between the file and the mark repeats a write t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from indai.node import faults
 from indai.node.agents import Agents
 from indai.node.calendar import MeetingEvent
-from indai.node.store import Store
+from indai.node.store import Key, Store
 from indai.protocol.errors import IndaiError
 
 RETRY_S = 5.0
+MAX_KNOWN = 20_000
 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class CalendarWrite:
+    """One stored row that waits: write this event into the owner's calendar."""
+
+    owner: str
+    thread: bytes
+    key: str
+    doc: dict[str, Any]
+
+
 class Effects:
-    """One worker for each owner with something to do; all waiting writes of an owner go in one file write."""
+    """One writer for each owner with something to do, whose waiting events go in one file write, so that a
+    slow file delays nobody else; one marker, whose one statement marks all that were written meanwhile.
+    """
 
     def __init__(
         self, store: Store, agents: Agents, clock: Callable[[], int], done: Callable[[str, bytes], None]
@@ -32,71 +49,110 @@ class Effects:
         self._agents = agents
         self._clock = clock
         self._done = done
-        self._dirty: set[str] = set()
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._ready: dict[str, list[CalendarWrite]] = {}
+        self._writing: set[str] = set()
+        self._written: list[CalendarWrite] = []
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Whether a thread's effect is done, as far as this process knows; the least recent go first.
+        self._known: OrderedDict[Key, bool] = OrderedDict()
 
-    def wake(self, owner: str) -> None:
-        """Something was committed for this owner."""
-        self._dirty.add(owner)
-        if owner not in self._running:
-            self._running[owner] = asyncio.create_task(self._run(owner))
+    async def load(self, owners: Sequence[str]) -> None:
+        """Take up what an earlier run left, and begin."""
+        self._spawn(self._mark())
+        if not owners:
+            return
+        async with self._store.scope(*owners) as connection:
+            rows = await connection.fetch(
+                "SELECT owner, thread, key, doc FROM node.effects WHERE owner = ANY($1) AND NOT done"
+                " ORDER BY created_ms",
+                owners,
+            )
+        self.add(
+            CalendarWrite(row["owner"], row["thread"], row["key"], json.loads(row["doc"])) for row in rows
+        )
+
+    def add(self, effects: Iterable[CalendarWrite]) -> None:
+        """Carry out what was committed. Returns at once."""
+        for effect in effects:
+            self._ready.setdefault(effect.owner, []).append(effect)
+            self._remember(effect, False)
+            if effect.owner not in self._writing:
+                self._writing.add(effect.owner)
+                self._spawn(self._write(effect.owner))
+
+    def is_done(self, owner: str, thread: bytes) -> bool | None:
+        """Whether the thread's effect is done; None if it is not known here."""
+        return self._known.get((owner, thread))
 
     async def close(self) -> None:
         """Stop; what is not done stays stored."""
-        tasks = list(self._running.values())
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, owner: str) -> None:
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, owner: str) -> None:
         try:
-            while owner in self._dirty:
-                self._dirty.discard(owner)
+            while effects := self._ready.pop(owner, None):
+                faults.reach("before-calendar")
                 try:
-                    await self._carry_out(owner)
+                    await self._agents.get(owner).calendar.put_many(
+                        [MeetingEvent(**one.doc) for one in effects]
+                    )
                 except IndaiError as error:
                     log.warning(
                         "calendar not written", owner=owner, reason=error.reason.name, error=error.message
                     )
+                    self._ready[owner] = effects + self._ready.get(owner, [])
                     await self._tell(owner, error)
-                    self._dirty.add(owner)
                     await asyncio.sleep(RETRY_S)
+                else:
+                    faults.reach("after-calendar")
+                    self._written.extend(effects)
+                    self._news.set()
         finally:
-            self._running.pop(owner, None)
+            self._writing.discard(owner)
 
-    async def _carry_out(self, owner: str) -> None:
-        async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                "SELECT key, doc, thread FROM node.effects"
-                " WHERE owner = $1 AND NOT done ORDER BY created_ms LIMIT 256",
-                owner,
-            )
-        if not rows:
-            return
-        events = [MeetingEvent(**json.loads(row["doc"])) for row in rows]
-        faults.reach("before-calendar")
-        await self._agents.get(owner).calendar.put_many(events)
-        faults.reach("after-calendar")
-        async with self._store.scope(owner) as connection:
-            await connection.execute(
-                "UPDATE node.effects SET done = true"
-                " WHERE owner = $1 AND kind = 'calendar-put' AND key = ANY($2)",
-                owner,
-                [row["key"] for row in rows],
-            )
-        for row in rows:
-            self._done(owner, row["thread"])
+    async def _mark(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            done, self._written = self._written, []
+            try:
+                await self._store.mark_done([(effect.owner, effect.key) for effect in done])
+            except IndaiError as error:
+                log.warning("calendar not marked", reason=error.reason.name, error=error.message)
+                self._written = done + self._written
+                await asyncio.sleep(RETRY_S)
+                self._news.set()
+                continue
+            for effect in done:
+                self._remember(effect, True)
+                self._done(effect.owner, effect.thread)
+
+    def _remember(self, effect: CalendarWrite, done: bool) -> None:
+        self._known[effect.owner, effect.thread] = done
+        self._known.move_to_end((effect.owner, effect.thread))
+        if len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
 
     async def _tell(self, owner: str, error: IndaiError) -> None:
         """Once for each run of failures: the last line of the journal says so already."""
-        async with self._store.scope(owner) as connection:
-            await connection.execute(
-                "INSERT INTO node.journal (owner, at_ms, peer, event, reason, words)"
-                " SELECT $1, $2, '', 'effect', $3, $4 WHERE NOT EXISTS"
-                " (SELECT FROM (SELECT words FROM node.journal WHERE owner = $1 AND event = 'effect'"
-                " ORDER BY id DESC LIMIT 1) AS last WHERE last.words = $4)",
-                owner,
-                self._clock(),
-                error.reason.name,
-                f"The agreed meetings could not be written into your calendar: {error}",
-            )
+        with contextlib.suppress(IndaiError):  # the log above has it
+            async with self._store.scope(owner) as connection:
+                await connection.execute(
+                    "INSERT INTO node.journal (owner, at_ms, peer, event, reason, words)"
+                    " SELECT $1, $2, '', 'effect', $3, $4 WHERE NOT EXISTS"
+                    " (SELECT FROM (SELECT words FROM node.journal WHERE owner = $1 AND event = 'effect'"
+                    " ORDER BY id DESC LIMIT 1) AS last WHERE last.words = $4)",
+                    owner,
+                    self._clock(),
+                    error.reason.name,
+                    f"The agreed meetings could not be written into your calendar: {error}",
+                )

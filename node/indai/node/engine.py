@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -34,6 +35,7 @@ from indai.protocol.messages import MeetWish
 MAX_BATCH = 64
 MAX_QUEUE = 1024
 MAX_THREADS = 20_000  # kept in memory; the least recently used go first
+MAX_REQUESTS = 20_000
 FENCED, SIZE_CHANGED = "TL001", "TL002"
 ATTEMPTS = 5
 
@@ -51,6 +53,7 @@ class Engine:
         self._queue: asyncio.Queue[Item] = asyncio.Queue(MAX_QUEUE)
         self._threads: OrderedDict[Key, ThreadState] = OrderedDict()
         self._reserved: dict[str, Reserved] = {}
+        self._requests: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._watchers: dict[Key, set[asyncio.Event]] = {}
         self._worker: asyncio.Task[None] | None = None
         self._outbox: Outbox | None = None
@@ -77,9 +80,10 @@ class Engine:
 
     async def start(self, owner: str, peer: str, wish: MeetWish, request_id: str) -> bytes:
         """Begin a negotiation; its thread id, also when the request was made before."""
-        known = await self._store.thread_of_request(owner, request_id)
+        known = self._requests.get((owner, request_id))
         if known is not None:
             return known
+        # The table refuses a request that was made before; only then is it looked up.
         item = Start(owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id)
         try:
             await self._submit(item)
@@ -88,7 +92,14 @@ class Engine:
             if again is None or error.reason is not Reason.ID_REUSE:
                 raise
             return again
+        self._requests[owner, request_id] = item.thread
+        if len(self._requests) > MAX_REQUESTS:
+            self._requests.popitem(last=False)
         return item.thread
+
+    def seen(self, owner: str, thread: bytes) -> ThreadState | None:
+        """The thread as it was last committed, if memory has it."""
+        return self._threads.get((owner, thread))
 
     async def answer(self, owner: str, thread: bytes, action_hash: bytes, approved: bool) -> None:
         """The owner's word on a question."""
@@ -183,9 +194,10 @@ class Engine:
             faults.reach("before-apply")
             for point in batch.points:
                 faults.reach(point)
+            doc = batch.document()
             try:
-                if batch.doc:
-                    await self._store.apply(batch.owners, batch.doc, self._epoch, self._size)
+                if doc:
+                    await self._store.apply(batch.owners, doc, self._epoch, self._size)
             except asyncpg.PostgresError as error:
                 if error.sqlstate == FENCED:
                     self.fenced.set()
@@ -211,7 +223,7 @@ class Engine:
         self._size += batch.appended
         self._reserved.update(batch.reserved)
         for key, state in batch.threads.items():
-            self._threads[key] = state
+            self._threads[key] = replace(state, is_new=False)
             self._threads.move_to_end(key)
         while len(self._threads) > MAX_THREADS:
             self._threads.popitem(last=False)
@@ -220,8 +232,7 @@ class Engine:
             raise RuntimeError("the engine was not started")
         for outgoing in batch.sends:
             self._outbox.send(outgoing)
-        for owner in batch.effect_owners:
-            self._effects.wake(owner)
+        self._effects.add(batch.effects)
         for owner, thread in batch.threads:
             self.changed(owner, thread)
 

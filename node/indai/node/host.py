@@ -164,7 +164,7 @@ class Host:
     async def _decide_until_permit(
         self, owner: str, peer: str, slots: Sequence[tuple[int, int]], reserved: Reserved
     ) -> Sequence[policy_pb2.Decision]:
-        """Decisions on a peer's wish, in order. The first slot goes alone: mostly it is permitted, and taken."""
+        """Decisions on a peer's wish, in order. The first goes alone: mostly it is permitted and taken."""
         first = await self._decide(owner, peer, slots[:1], reserved, outgoing=False)
         if len(slots) == 1 or first[0].outcome == policy_pb2.OUTCOME_PERMIT:
             return first

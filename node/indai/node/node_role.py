@@ -136,8 +136,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         await plan.enrol(plan.handle, record)
 
         await outbox.load(list(agents))
-        for owner in agents:
-            effects.wake(owner)
+        await effects.load(list(agents))
         timers = Timers(store, agents, engine.wake, clock)
         timers.start()
         stack.push_async_callback(timers.close)
@@ -148,7 +147,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         operator = OperatorServicer(
             plan.handle, record, agents, policies, exporter, clock, lambda: outbox.waiting
         )
-        owners = OwnerServicer(store, agents, engine, policies, exporter, ledger.origin, clock)
+        owners = OwnerServicer(store, agents, engine, effects, policies, exporter, ledger.origin, clock)
         yield NodeRole(
             peer,
             (

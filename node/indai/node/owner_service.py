@@ -12,6 +12,7 @@ import asyncpg
 from indai.node import views
 from indai.node.agents import Agents
 from indai.node.auth import caller
+from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exporting import Exporter
 from indai.node.policies import Policies
@@ -19,6 +20,7 @@ from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.messages import MeetWish, Window, check_wish
+from indai.protocol.party_state import Phase
 from indai.v1 import owner_pb2, owner_pb2_grpc
 
 CODE_LENGTH = 8
@@ -42,6 +44,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         store: Store,
         agents: Agents,
         engine: Engine,
+        effects: Effects,
         policies: Policies,
         exporter: Exporter,
         ledger: str,
@@ -50,6 +53,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self._store = store
         self._agents = agents
         self._engine = engine
+        self._effects = effects
         self._policies = policies
         self._exporter = exporter
         self._ledger = ledger
@@ -244,11 +248,23 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
             yield owner_pb2.ExportOwnerResponse(lines=lines)
 
     async def _thread(self, owner: str, thread: bytes) -> owner_pb2.Thread:
-        async with self._store.scope(owner) as connection:
-            row = await connection.fetchrow(_THREAD + "AND t.thread = $2", owner, thread)
+        """From memory where all of it is known, else from the tables."""
+        row = self._remembered(owner, thread)
+        if row is None:
+            async with self._store.scope(owner) as connection:
+                row = await connection.fetchrow(_THREAD + "AND t.thread = $2", owner, thread)
         if row is None:
             raise _no_thread(thread.hex())
         return views.thread(row, self._ledger)
+
+    def _remembered(self, owner: str, thread: bytes) -> views.Row | None:
+        state = self._engine.seen(owner, thread)
+        if state is None:
+            return None
+        if state.side.phase is not Phase.COMMITTED:
+            return state.view() | {"in_calendar": False}
+        done = self._effects.is_done(owner, thread)
+        return None if done is None else state.view() | {"in_calendar": done}
 
     async def _find(self, owner: str, prefix: str) -> bytes:
         """A thread by its id or the beginning of it."""
@@ -259,6 +275,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
                 "A thread is named by 6 to 32 hexadecimal digits of its id.",
                 hint="indai threads lists them",
             )
+        if len(text) == 32 and self._engine.seen(owner, bytes.fromhex(text)) is not None:
+            return bytes.fromhex(text)
         async with self._store.scope(owner) as connection:
             rows: Sequence[asyncpg.Record] = await connection.fetch(
                 "SELECT thread FROM node.threads"

@@ -103,6 +103,16 @@ class Store:
             )
         return row["move"], row["envelope"]
 
+    async def mark_done(self, effects: Sequence[tuple[str, str]]) -> None:
+        """Effects, by owner and key, that were carried out."""
+        async with self.scope(*{owner for owner, _ in effects}) as connection:
+            await connection.execute(
+                "UPDATE node.effects e SET done = true FROM unnest($1::text[], $2::text[]) AS d (owner, key)"
+                " WHERE e.owner = d.owner AND e.kind = 'calendar-put' AND e.key = d.key",
+                [owner for owner, _ in effects],
+                [key for _, key in effects],
+            )
+
     async def ledger_size(self) -> int:
         """Entries in this node's ledger."""
         with translate_errors():

@@ -121,9 +121,13 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         )
         policy = await self._active(owner)
         # Some 40 us for the days of a usual request: less than the way to a thread and back.
-        short = facts.end_ms - facts.start_ms <= _SHORT_RANGE_MS and len(policy.rules[OWNER].rules) <= _FEW_RULES
+        short = (
+            facts.end_ms - facts.start_ms <= _SHORT_RANGE_MS and len(policy.rules[OWNER].rules) <= _FEW_RULES
+        )
         windows = (
-            allowed_windows(policy, facts) if short else await asyncio.to_thread(allowed_windows, policy, facts)
+            allowed_windows(policy, facts)
+            if short
+            else await asyncio.to_thread(allowed_windows, policy, facts)
         )
         return pb.ListAllowedWindowsResponse(
             windows=[

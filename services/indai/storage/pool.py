@@ -94,12 +94,13 @@ async def transaction(pool: asyncpg.Pool, owners: Sequence[str] = ()) -> AsyncIt
 
 
 def _begin(owners: Sequence[str]) -> str:
-    """The beginning of a transaction, in one round trip. The owners are set for this transaction only, so a pooled
-    connection never carries one owner's rights to the next."""
+    """Begins a transaction, in one round trip. The owners are set for this transaction only, so a pooled
+    connection never carries one owner's rights to the next.
+    """
     if not owners:
         return "BEGIN"
     literal = ",".join(owners).replace("'", "''")
-    return f"BEGIN; SELECT set_config('indai.owners', '{literal}', true)"  # noqa: S608 - quoted above
+    return f"BEGIN; SELECT set_config('indai.owners', '{literal}', true)"
 
 
 @contextmanager
