@@ -112,7 +112,7 @@ async def test_a_server_whose_owner_was_killed_is_adopted(
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     data_dir = str(server_home / "postgres")
-    with subprocess.Popen(  # noqa: ASYNC220 - a process to be killed
+    with subprocess.Popen(
         [sys.executable, "-c", _OWNER, data_dir], stdout=subprocess.PIPE, env=environment, text=True
     ) as owner:
         assert owner.stdout is not None

@@ -121,13 +121,15 @@ class Node:
             handle, self.world.policy.origin, [key], now_ms=now_ms(), agent_keys=keys, node=made.node
         )
         await self.world.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
-        return Owner(handle, OwnerServiceStub(plain_channel(self.info.addresses["owner"], token=made.token)))
+        stub = OwnerServiceStub(plain_channel(self.info.addresses["owner"], token=made.token))
+        return Owner(handle, stub, made.token)
 
 
 @dataclass
 class Owner:
     handle: str
     stub: OwnerServiceAsyncStub
+    token: str
 
     async def meet(
         self, peer: str, *, minutes: int = 30, title: str = "Lunch", from_ms: int, until_ms: int
