@@ -62,9 +62,12 @@ class NodeIdentity:
     spki_sha256: bytes
 
 
-def make_node_identity(common_name: str) -> NodeIdentity:
-    """A new key, certified under the open CA; `common_name` (the handle) is for people only."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def make_node_identity(common_name: str, key: ec.EllipticCurvePrivateKey | None = None) -> NodeIdentity:
+    """`key`, else a new one, certified under the open CA; `common_name` (the handle) is for people only.
+
+    The same name and key give the same certificate.
+    """
+    key = key or ec.generate_private_key(ec.SECP256R1())
     ca_key, ca = _open_ca()
     builder = (
         _certificate(common_name, key.public_key(), ca.subject)
@@ -75,7 +78,7 @@ def make_node_identity(common_name: str) -> NodeIdentity:
             critical=False,
         )
     )
-    cert = builder.sign(ca_key, hashes.SHA256())
+    cert = builder.sign(ca_key, hashes.SHA256(), ecdsa_deterministic=True)
     key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return NodeIdentity(key_pem, cert.public_bytes(Encoding.PEM), _pin(cert))
 
@@ -192,21 +195,22 @@ def _open_ca() -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     secret = int.from_bytes(hashlib.sha256(_OPEN_CA_SENTENCE).digest()[:31], "big")
     key = ec.derive_private_key(secret, ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ind.ai open CA (authenticates nobody)")])
-    builder = _certificate("ind.ai open CA (authenticates nobody)", key.public_key(), name, serial=1)
+    builder = _certificate("ind.ai open CA (authenticates nobody)", key.public_key(), name)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return key, builder.sign(key, hashes.SHA256(), ecdsa_deterministic=True)
 
 
 def _certificate(
-    common_name: str, key: ec.EllipticCurvePublicKey, issuer: x509.Name, serial: int | None = None
+    common_name: str, key: ec.EllipticCurvePublicKey, issuer: x509.Name
 ) -> x509.CertificateBuilder:
+    digest = hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:_COMMON_NAME_MAX])])
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
-        .serial_number(serial or x509.random_serial_number())
+        .serial_number(1 + int.from_bytes(digest[:16], "big"))  # never 0, and a key's own
         .not_valid_before(_NOT_BEFORE)
         .not_valid_after(_NOT_AFTER)
     )

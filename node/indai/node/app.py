@@ -22,8 +22,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import asyncpg
+import grpc
 import uvloop
-from indai.client.channels import CheckedChannel, plain_channel
+from indai.client.addresses import parse_address
+from indai.client.cell import cell_channel, cell_identity, registry_channel
+from indai.client.channels import CheckedChannel
 from indai.client.network import NetworkPolicy
 from indai.ledger.entries import SCHEMA as LEDGER
 from indai.ledger.export import LedgerIdentity
@@ -48,7 +51,7 @@ from indai.storage.embedded import EmbeddedPostgres
 from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import DatabaseUrls, open_pool
 from indai.tlog.append import SCHEMA as TLOG
-from indai.tlog.append import take_over
+from indai.tlog.append import begin
 from indai.tlog.signer import LogSigner
 from indai.v1 import ledger_pb2_grpc, policy_pb2_grpc, registry_pb2_grpc
 
@@ -173,7 +176,7 @@ class _Process:
         origin = f"{self._settings.node_handle}/ledger/{datetime.now(UTC).year}"
         keys = self._keyring.log_keys(origin, f"{origin}/clock")
         clock = await DatabaseClock.start(self._pool)
-        await take_over(self._pool, origin)
+        await begin(self._pool, origin)  # the node is its writer, and stays so when this role restarts
         signer = await LogSigner.open(self._pool, keys, self._settings.data / "heads", clock)
         identity = LedgerIdentity(
             self._settings.node_handle, origin, keys.verifier.vkey, self._trusted().network
@@ -216,20 +219,32 @@ class _Process:
         """Serve on a port of its own, and remember the services for the roles of this process."""
         self._local.setdefault(name, services)
         bind = self._settings.bind(name)
-        credentials = owner_credentials(
-            bind, TlsMode(self._settings.tls), self._identity, self._settings.tls_certificate
-        )
         server = await RpcServer.start(
-            bind, services, credentials=credentials, with_reflection=self._settings.reflection
+            bind,
+            services,
+            credentials=self._credentials(name, bind),
+            with_reflection=self._settings.reflection,
         )
         self._stack.push_async_callback(server.stop)
         self.addresses[name] = server.address
 
+    def _credentials(self, name: str, bind: str) -> grpc.ServerCredentials | None:
+        """How `name` speaks; the other end is in `indai.client.cell`, or an owner's program."""
+        if name == "owner":
+            mode = TlsMode(self._settings.tls)
+            return owner_credentials(bind, mode, self._identity, self._settings.tls_certificate)
+        if parse_address(bind).is_loopback:
+            return None
+        identity = self._identity if name == "registry" else cell_identity(self._cell_token())
+        return grpc.ssl_server_credentials([(identity.key_pem, identity.cert_pem)])
+
     def _channel(self, role: str) -> CheckedChannel:
         if role in self._local:
             return local_channel(self._local[role])
-        token = "" if role == "registry" else self._cell_token()
-        channel = plain_channel(self._settings.neighbours[role], token=token)
+        address = self._settings.neighbours[role]
+        channel = (
+            registry_channel(address) if role == "registry" else cell_channel(address, self._cell_token())
+        )
         self._stack.push_async_callback(channel.close)
         return channel
 

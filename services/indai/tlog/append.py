@@ -68,6 +68,13 @@ async def take_over(pool: asyncpg.Pool, log: str) -> Writer:
         return Writer(log, await connection.fetchval("SELECT tlog.take_over($1)", log))
 
 
+async def begin(pool: asyncpg.Pool, log: str) -> None:
+    """Make `log` if it is new, for those who read it before its writer comes; a writer is left alone."""
+    async with transaction(pool) as connection:
+        if not await connection.fetchval("SELECT true FROM tlog.head WHERE log = $1", log):
+            await connection.execute("SELECT tlog.take_over($1)", log)
+
+
 async def append(
     connection: asyncpg.Connection,
     writer: Writer,
