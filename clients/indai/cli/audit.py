@@ -1,0 +1,87 @@
+"""`indai audit`: judge exports offline."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+from indai.cli.errors import CheckFailed, wrong
+from indai.cli.framework import command
+from indai.cli.output import Page, emit, wants_json
+from indai.client.audit import Report, audit
+from indai.client.exports import REGISTRY, Header, read_export
+from indai.client.network import NetworkPolicy
+from indai.protocol.errors import IndaiError
+
+_STYLES = {"good": "green", "bad": "red", "warn": "yellow", "": ""}
+_EVERY_S = 0.5
+
+
+@command(
+    "audit",
+    "indai audit node-a.jsonl node-b.jsonl --registry registry.jsonl",
+    "indai audit alice.jsonl --registry registry.jsonl --network network.policy --json",
+)
+@click.argument("exports", nargs=-1, required=True, metavar="EXPORT...")
+@click.option(
+    "--registry", metavar="FILE", default="", help="A mirror of the registry; needed to judge keys."
+)
+@click.option("--network", metavar="FILE", default="", help="Whose registry it must be (network.policy).")
+def audit_command(exports: tuple[str, ...], registry: str, network: str) -> None:
+    """Verify exported ledgers offline, against each other and the registry.
+
+    A registry's export among the EXPORTs is recognised. Status 0: all is well;
+    1: a rule is broken; 2: a file is damaged; 3: something could not be judged.
+    """
+    ledgers, mirror = _sorted(exports, registry)
+    trust = NetworkPolicy.load(Path(network)).policy if network else None
+    progress = _Progress()
+    report = audit(ledgers, mirror, trust, progress)
+    progress.end()
+    emit(report.to_json(), lambda page: show_report(page, report))
+    if report.exit_status:
+        raise CheckFailed(report.exit_status)
+
+
+def show_report(page: Page, report: Report) -> None:
+    """The verdict table and the summary."""
+    for style, text in report.lines():
+        page.line(text.lstrip(), _STYLES[style], indent=len(text) - len(text.lstrip()))
+
+
+def _sorted(exports: tuple[str, ...], registry: str) -> tuple[list[Path], Path | None]:
+    """(ledgers, the registry's mirror, which may stand among them)."""
+    for name in (*exports, registry):
+        if name and not Path(name).is_file():
+            raise wrong(f"There is no export {name}.", "make one with: indai ledger export")
+    paths = [Path(name) for name in exports]
+    mirror = Path(registry) if registry else next((path for path in paths if _is_registry(path)), None)
+    return [path for path in paths if path != mirror], mirror
+
+
+def _is_registry(path: Path) -> bool:
+    try:
+        for _, record in read_export(path):
+            return isinstance(record, Header) and record.of == REGISTRY
+    except IndaiError:
+        return False  # whatever is wrong with the file, the audit tells
+    return False
+
+
+class _Progress:
+    """One line on a terminal that says how far a long audit is."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty() and not wants_json()
+        self._last = time.monotonic()
+
+    def __call__(self, file: str, done: int) -> None:
+        if self._shown and time.monotonic() - self._last > _EVERY_S:
+            self._last = time.monotonic()
+            click.echo(f"\r\x1b[Kreading {file}: {done:,} lines", nl=False, err=True)
+
+    def end(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)

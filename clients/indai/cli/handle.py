@@ -1,0 +1,209 @@
+"""`indai handle`: claim, resolve, rotate, revoke."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+from indai.cli import enrolment
+from indai.cli.files import read_text
+from indai.cli.framework import Group, command, run
+from indai.cli.home import Home, data_option
+from indai.cli.output import Page, emit
+from indai.cli.session import now_ms, registry_session
+from indai.cli.words import iso
+from indai.client.resolver import Resolved
+from indai.policy.compiled import compile_policy
+from indai.protocol.errors import IndaiError
+from indai.protocol.handlestate import AgentKey
+
+_HERE = "indai.cli.handle:"
+SECTIONS = {
+    "Commands": {
+        "claim": _HERE + "claim",
+        "resolve": _HERE + "resolve",
+        "rotate": _HERE + "rotate",
+        "revoke": _HERE + "revoke",
+    }
+}
+_registry = click.option(
+    "--registry", metavar="HOST:PORT", default="", help="The registry, if the node does not name it."
+)
+
+
+@click.command("handle", cls=Group, sections=SECTIONS)
+def handle() -> None:
+    """Claim and resolve handles, rotate and revoke their keys."""
+
+
+@command(
+    "claim",
+    "indai handle claim ind.ai/alice",
+    "indai handle claim ind.ai/bob --policy bob.yaml --calendar bob.ics",
+)
+@click.argument("handle_text", metavar="HANDLE")
+@click.option("--policy", metavar="FILE", default="", help="The owner's rules (YAML).")
+@click.option("--calendar", metavar="FILE", default="", help="The owner's calendar (.ics), used in place.")
+@_registry
+@data_option
+def claim(home: Home, handle_text: str, policy: str, calendar: str, registry: str) -> None:
+    """Claim HANDLE for an agent on this node.
+
+    Makes a rotation key (which stays on this machine), an agent on the node
+    with its own key, and puts both into the registry. Without a policy the
+    agent asks its owner about everything.
+    """
+    rules = read_text(policy) if policy else ""
+    if rules:
+        compile_policy(rules)
+    path = os.path.abspath(calendar) if calendar else ""
+    made = run(enrolment.claim_handle(home, handle_text, policy_yaml=rules, calendar=path, registry=registry))
+    emit(
+        {
+            "handle": made.handle,
+            "subject": made.subject_id,
+            "node": made.node,
+            "key": made.key_id,
+            "token_file": str(made.token_file),
+            "rotation_key_file": str(made.rotation_file),
+        },
+        lambda page: _show_claim(page, made),
+    )
+
+
+def _show_claim(page: Page, made: enrolment.Claimed) -> None:
+    page.line(f"{made.handle} is yours.", "green")
+    page.fields(
+        [
+            ("subject", made.subject_id),
+            ("node", made.node),
+            ("agent key", made.key_id),
+            ("owner's token", str(made.token_file)),
+            ("rotation key", str(made.rotation_file)),
+        ]
+    )
+    page.line("Move the rotation key to a safe place offline: whoever has it owns the handle.", "yellow")
+    page.next_step(
+        f"indai policy set my-rules.yaml --as {made.handle}",
+        f'indai meet ind.ai/bob --for 30m --when "this week" --about "…" --as {made.handle}',
+    )
+
+
+@command("resolve", "indai handle resolve ind.ai/bob")
+@click.argument("handle_text", metavar="HANDLE")
+@_registry
+@data_option
+def resolve(home: Home, handle_text: str, registry: str) -> None:
+    """Look HANDLE up, and verify everything the registry says about it."""
+    record, node = run(_resolve(home, handle_text, registry))
+    emit(_resolved_json(record, node), lambda page: _show_resolved(page, record, node))
+
+
+async def _resolve(home: Home, handle_text: str, registry: str) -> tuple[Resolved, Resolved | None]:
+    async with registry_session(home, registry) as where:
+        record = await where.resolver.resolve(handle_text)
+        try:
+            return record, await where.resolver.node_of(record)
+        except IndaiError:
+            return record, None
+
+
+def _resolved_json(record: Resolved, node: Resolved | None) -> dict[str, Any]:
+    node_record = node.state.node_record if node else None
+    return {
+        "handle": record.handle,
+        "subject": record.subject_id,
+        "seq": record.chain.seq,
+        "ended": iso(record.chain.ended_at_ms),
+        "intents": list(record.state.intents),
+        "node": node.handle if node else "",
+        "address": node_record.address if node_record else "",
+        "ledger": node_record.ledger_origin if node_record else "",
+        "agent_keys": [
+            {
+                "key": key.key_id,
+                "valid_from": iso(key.valid_from_ms),
+                "valid_until": iso(key.valid_until_ms),
+                "revoked": iso(key.revoked_at_ms),
+            }
+            for key in record.state.agent_keys
+        ],
+        "rotation_keys": len(record.state.rotation_keys),
+        "head": {
+            "origin": record.head.checkpoint.origin,
+            "size": record.head.size,
+            "root": record.head.root.hex(),
+            "time": iso(record.head.time_ms),
+        },
+    }
+
+
+def _show_resolved(page: Page, record: Resolved, node: Resolved | None) -> None:
+    age = max(0, now_ms() - record.head.time_ms) // 1000
+    node_record = node.state.node_record if node else None
+    page.line(record.handle, "bold")
+    if record.chain.ended_at_ms:
+        page.line("This handle was retired: it has no keys any more.", "red")
+    page.fields(
+        [
+            ("subject", record.subject_id),
+            ("answers", ", ".join(record.state.intents)),
+            ("node", node.handle if node and node is not record else ""),
+            ("address", node_record.address if node_record else ""),
+            ("ledger", node_record.ledger_origin if node_record else ""),
+            *(("agent key", _key_words(key)) for key in record.state.agent_keys),
+            ("rotation keys", str(len(record.state.rotation_keys))),
+            ("operations", str(record.chain.seq + 1)),
+            ("registry head", f"{record.head.checkpoint.origin}, size {record.head.size}, {age} s old"),
+        ]
+    )
+    page.line("Verified: chain, map, log and head.", "green")
+
+
+def _key_words(key: AgentKey) -> str:
+    if key.revoked_at_ms:
+        return f"{key.key_id} revoked {iso(key.revoked_at_ms)}"
+    return key.key_id
+
+
+@command("rotate", "indai handle rotate ind.ai/alice")
+@click.argument("handle_text", metavar="HANDLE")
+@click.option("--key", "key_id", metavar="KEY_ID", default="", help="The key to replace, if several.")
+@_registry
+@data_option
+def rotate(home: Home, handle_text: str, key_id: str, registry: str) -> None:
+    """Give HANDLE a fresh agent key and revoke the old one.
+
+    Needs the handle's rotation key for a moment, in the data directory's
+    folder offline/.
+    """
+    old, new = run(enrolment.rotate_key(home, handle_text, key_id, registry))
+    emit(
+        {"handle": handle_text.lower(), "revoked": old, "key": new},
+        lambda page: _show_keys(page, f"{handle_text.lower()} has a new agent key.", old, new),
+    )
+
+
+@command("revoke", "indai handle revoke ind.ai/alice")
+@click.argument("handle_text", metavar="HANDLE")
+@click.argument("key_id", metavar="[KEY_ID]", required=False, default="")
+@_registry
+@data_option
+def revoke(home: Home, handle_text: str, key_id: str, registry: str) -> None:
+    """End an agent key of HANDLE now: nothing it signs counts any more.
+
+    KEY_ID may be left out when there is only one.
+    """
+    old = run(enrolment.revoke_key(home, handle_text, key_id, registry))
+
+    def show(page: Page) -> None:
+        _show_keys(page, f"{handle_text.lower()} has one key less.", old, "")
+        page.next_step(f"indai handle rotate {handle_text.lower()}")
+
+    emit({"handle": handle_text.lower(), "revoked": old}, show)
+
+
+def _show_keys(page: Page, title: str, old: str, new: str) -> None:
+    page.line(title, "green")
+    page.fields([("revoked", old), ("new key", new)])

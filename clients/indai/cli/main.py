@@ -1,0 +1,64 @@
+"""The `indai` command: which commands there are, and in which module each lives."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+from indai.cli.framework import Program
+
+SECTIONS = {
+    "Run": {
+        "up": "indai.cli.up:up",
+        "demo": "indai.cli.demo.command:demo",
+        "token": "indai.cli.token:token",
+    },
+    "Be somebody": {
+        "handle": "indai.cli.handle:handle",
+        "policy": "indai.cli.policy:policy",
+        "calendar": "indai.cli.calendar:calendar",
+    },
+    "Deal": {
+        "meet": "indai.cli.meet:meet",
+        "threads": "indai.cli.threads:threads",
+        "inbox": "indai.cli.inbox:inbox",
+        "approve": "indai.cli.inbox:approve",
+        "decline": "indai.cli.inbox:decline",
+        "journal": "indai.cli.journal:journal",
+    },
+    "Prove": {
+        "ledger": "indai.cli.ledger:ledger",
+        "registry": "indai.cli.registry:registry",
+        "audit": "indai.cli.audit:audit_command",
+    },
+}
+
+
+def _version() -> str:
+    try:
+        return version("indai-node")
+    except PackageNotFoundError:
+        return "0.0.0 (from source)"
+
+
+@click.command(cls=Program, sections=SECTIONS)
+@click.version_option(_version(), prog_name="indai")
+def cli() -> None:
+    """One agent for every handle: it deals with other people's agents under
+    your policy, and keeps a ledger that an auditor can replay.
+
+    Start with `indai demo`, or `indai up` and then `indai handle claim`.
+    """
+
+
+def main(**settings: Any) -> None:
+    """The entry point."""
+    # gRPC's own notes (a probing client's handshake, for one) are no part of a log that people read.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    cli(prog_name="indai", **settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""`indai meet`: ask a peer's agent for a meeting, and follow the thread."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import click
+from indai.cli.framework import command, run
+from indai.cli.home import Home, as_option
+from indai.cli.output import Page, emit, note
+from indai.cli.session import Owner, now_ms, owner_session
+from indai.cli.words import length, milliseconds, span, stamp, state, thread_json
+from indai.node.calendar.period import Period, fit_period, parse_period
+from indai.protocol.handles import Handle
+from indai.v1 import owner_pb2
+
+MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+WORK = (9, 18)  # hours of a weekday in which "this week" has room; what is allowed, the policies say
+WAIT_S = 60.0
+RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
+
+
+@command("meet", 'indai meet ind.ai/bob --for 30m --when "this week" --about "Lunch" --as ind.ai/alice')
+@click.argument("peer")
+@click.option("--for", "duration", metavar="LENGTH", required=True, help="Like 30m or 1h30m.")
+@click.option(
+    "--when",
+    "words",
+    metavar="WORDS",
+    default="this week",
+    show_default=True,
+    help="today, tomorrow, this week, next week, within 3 days, a date, or date..date.",
+)
+@click.option("--about", "title", metavar="TEXT", required=True, help="What it is about; the peer reads it.")
+@click.option("--place", metavar="TEXT", default="", help="A place or a link.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Follow the thread until it rests.")
+@as_option
+def meet(
+    home: Home, acting: str, peer: str, duration: str, words: str, title: str, place: str, wait: bool
+) -> None:
+    """Ask PEER's agent for a meeting.
+
+    Your policy and calendar decide what is offered, theirs what is answered;
+    the agreed meeting is written into both calendars.
+    """
+    Handle.parse(peer)
+    minutes = length(duration)
+    thread, zone, period = run(_meet(home, acting, peer, minutes, words, title, place, wait))
+    value = thread_json(thread) | {"period": period.words, "time_zone": zone.key}
+    emit(value, lambda page: show_outcome(page, thread, zone))
+
+
+async def _meet(
+    home: Home, acting: str, peer: str, minutes: int, words: str, title: str, place: str, wait: bool
+) -> tuple[owner_pb2.Thread, ZoneInfo, Period]:
+    async with owner_session(home, acting) as owner:
+        zone = await owner.zone()
+        period = fit(words, minutes, now_ms(), zone)
+        moved = "" if period.words == " ".join(words.lower().split()) else f" ({words!r} has no room left)"
+        note(f"{owner.handle} asks {peer} for {minutes} min {period.words}{moved}")
+        request = owner_pb2.StartMeetRequest(
+            request_id=str(uuid.uuid4()),
+            peer=peer,
+            title=title,
+            duration_minutes=minutes,
+            start_time=stamp(period.start_ms),
+            end_time=stamp(period.end_ms),
+            place=place,
+        )
+        thread = (await owner.stub.StartMeet(request)).thread
+        if wait:
+            thread = await follow(owner, thread)
+        return thread, zone, period
+
+
+async def follow(owner: Owner, thread: owner_pb2.Thread, wait_s: float = WAIT_S) -> owner_pb2.Thread:
+    """The thread when it has ended or waits for a person, or as it is after `wait_s`."""
+    seen, told = thread, ""
+    try:
+        async with asyncio.timeout(wait_s):
+            request = owner_pb2.WatchThreadRequest(thread_id=thread.thread_id)
+            async for update in owner.stub.WatchThread(request):
+                seen = update.thread
+                if state(seen.state) != told:
+                    told = state(seen.state)
+                    note(f"  {told}")
+                if seen.state in RESTING:
+                    break
+    except TimeoutError:
+        note("  still going on; look later")
+    return seen
+
+
+def fit(words: str, minutes: int, now: int, zone: ZoneInfo) -> Period:
+    """The stretch the words name, moved on when no working hours are left in it; dates never move."""
+    if words.strip()[:4].isdigit():
+        return parse_period(words, now, zone)
+    return fit_period(
+        words, now, zone, lambda start, end: working_ms(start, end, zone) >= minutes * MINUTE_MS
+    )
+
+
+def working_ms(start_ms: int, end_ms: int, zone: ZoneInfo) -> int:
+    """The longest piece of a working day (Monday to Friday, 9 to 18) inside the stretch."""
+    best, day = 0, datetime.fromtimestamp(start_ms / 1000, zone).date()
+    last = datetime.fromtimestamp(end_ms / 1000, zone).date()
+    while day <= last:
+        if day.weekday() < 5:
+            opens, closes = (
+                round(datetime(day.year, day.month, day.day, hour, tzinfo=zone).timestamp() * 1000)
+                for hour in WORK
+            )
+            best = max(best, min(end_ms, closes) - max(start_ms, opens))
+        day += timedelta(days=1)
+    return best
+
+
+def show_outcome(page: Page, thread: owner_pb2.Thread, zone: ZoneInfo) -> None:
+    """What became of a thread, and what to do now."""
+    when = span(milliseconds(thread.start_time), milliseconds(thread.end_time), zone)
+    match thread.state:
+        case owner_pb2.THREAD_STATE_COMMITTED:
+            page.line(f"Agreed with {thread.peer}: {when} ({zone.key}).", "green")
+        case owner_pb2.THREAD_STATE_ON_HOLD:
+            page.line(f"{thread.peer}'s owner is being asked.", "yellow")
+        case owner_pb2.THREAD_STATE_ASKING_OWNER:
+            page.line("Your policy leaves this to you.", "yellow")
+        case owner_pb2.THREAD_STATE_REJECTED | owner_pb2.THREAD_STATE_LAPSED:
+            page.line(f"No meeting with {thread.peer}.", "red")
+        case _:
+            page.line(f"The thread with {thread.peer} is {state(thread.state)}.")
+    page.fields(
+        [
+            ("about", thread.title),
+            ("why", " ".join(filter(None, (thread.reason, thread.words)))),
+            ("thread", thread.thread_id),
+            ("commitment", thread.commitment_mid[:16]),
+            ("ledger", f"{thread.ours.log} #{thread.ours.index}" if thread.HasField("ours") else ""),
+            ("calendar", "the event is in your calendar file" if thread.in_calendar else ""),
+        ]
+    )
+    short = thread.thread_id[:12] if len(thread.thread_id) > 12 else thread.thread_id
+    page.next_step(
+        "indai inbox" if thread.state == owner_pb2.THREAD_STATE_ASKING_OWNER else f"indai threads {short}"
+    )

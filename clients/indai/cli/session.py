@@ -1,0 +1,105 @@
+"""Connections of a command: to the owner's, the operator's and the registry's service of a data directory."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from indai.cli.home import Home, Run
+from indai.client.channels import CheckedChannel, bearer, plain_channel
+from indai.client.network import NetworkPolicy
+from indai.client.resolver import Resolver
+from indai.client.tls import pinned_channel
+from indai.protocol.errors import NotFound, Reason
+from indai.v1 import owner_pb2
+from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
+from indai.v1.registry_pb2_grpc import RegistryServiceStub
+
+if TYPE_CHECKING:
+    from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
+    from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One owner's service."""
+
+    handle: str
+    stub: OwnerServiceAsyncStub
+
+    async def zone(self) -> ZoneInfo:
+        """The owner's time zone, as their policy states it."""
+        now = now_ms()
+        request = owner_pb2.ListEventsRequest()
+        request.start_time.FromMilliseconds(now)
+        request.end_time.FromMilliseconds(now + 1)
+        return ZoneInfo((await self.stub.ListEvents(request)).time_zone or "UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The registry's service, and what verifies it."""
+
+    address: str
+    stub: RegistryServiceAsyncStub
+    network: NetworkPolicy
+    resolver: Resolver
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+@contextlib.asynccontextmanager
+async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
+    """The owner's service as the handle `acting`, or the only one that lives here."""
+    run, handle = home.running(), home.owner(acting)
+    async with await _channel(run, home.owner_token(handle)) as channel:
+        yield Owner(handle, OwnerServiceStub(channel))
+
+
+@contextlib.asynccontextmanager
+async def operator_session(home: Home) -> AsyncIterator[OperatorServiceAsyncStub]:
+    """The operator's service."""
+    async with await _channel(home.running(), home.operator_token()) as channel:
+        yield OperatorServiceStub(channel)
+
+
+@contextlib.asynccontextmanager
+async def registry_session(home: Home, address: str = "") -> AsyncIterator[Registry]:
+    """The registry, verified against the network's policy. `address` overrides where it is."""
+    where = address or _registry_address(home)
+    network = home.network()
+    async with plain_channel(where) as channel:
+        stub = RegistryServiceStub(channel)
+        yield Registry(where, stub, network, Resolver(stub, network, now_ms, home.head_file))
+
+
+async def _channel(run: Run, token: str) -> CheckedChannel:
+    address = run.roles.get("owner")
+    if address is None:
+        raise NotFound(
+            Reason.NOT_FOUND,
+            "The process that runs here has no node, only " + ", ".join(sorted(run.roles)) + ".",
+            hint="name the data directory of a node with --data",
+        )
+    if run.tls:
+        return await pinned_channel(address, bytes.fromhex(run.tls), metadata=bearer(token))
+    return plain_channel(address, token=token)
+
+
+def _registry_address(home: Home) -> str:
+    run = home.running()
+    address = run.roles.get("registry") or run.neighbours.get("registry")
+    if address is None:
+        raise NotFound(
+            Reason.NOT_FOUND,
+            f"The process on {home.path} neither is a registry nor names one.",
+            hint="name the registry with --registry HOST:PORT",
+        )
+    return address

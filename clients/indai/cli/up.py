@@ -1,0 +1,217 @@
+"""`indai up`: run a node, a registry, or any of the roles, until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import click
+from indai.cli.enrolment import enrol_node
+from indai.cli.errors import wrong
+from indai.cli.framework import command
+from indai.cli.home import Home, Run, data_option
+from indai.cli.output import Page, emit
+from indai.client.addresses import parse_address
+from indai.client.network import NetworkPolicy
+from indai.client.tls import spki_sha256
+from indai.node import app, logs
+from indai.node.settings import ROLES, RunInfo, Settings
+from indai.protocol.errors import NotFound, Reason, Refused
+from indai.protocol.handles import Handle
+from indai.v1 import registry_pb2
+
+# What people type. A node has two ports: `owner` for its owners, `peer` for other nodes.
+PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger": 7405}
+
+
+@command(
+    "up",
+    "indai up",
+    "indai up --role registry --data ./registry",
+    "indai up --role policy --role ledger --role node --handle ind.ai/north "
+    "--registry 127.0.0.1:7401 --network ./registry/network.policy --data ./north",
+)
+@click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Only these roles (repeat).")
+@data_option
+@click.option("--handle", metavar="HANDLE", default="", help="The node's own handle (AUTHORITY/home).")
+@click.option("--authority", metavar="DOMAIN", default="ind.ai", show_default=True, help="Of the registry.")
+@click.option("--registry", metavar="HOST:PORT", default="", help="A registry in another process.")
+@click.option("--network", metavar="FILE", default="", help="That registry's network.policy.")
+@click.option("--policy", metavar="HOST:PORT", default="", help="A policy role in another process.")
+@click.option("--ledger", metavar="HOST:PORT", default="", help="A ledger role in another process.")
+@click.option(
+    "--listen",
+    "listens",
+    metavar="PORT=HOST:PORT",
+    multiple=True,
+    help=f"Where {', '.join(PORTS)} listen (repeat).",
+)
+@click.option("--advertise", metavar="HOST:PORT", default="", help="Where other nodes reach this one.")
+@click.option(
+    "--tls",
+    type=click.Choice(["auto", "always"]),
+    default="auto",
+    show_default=True,
+    help="Between nodes it is always on; `always`: for owners on loopback too.",
+)
+@click.option("--tls-cert", metavar="FILE", default="", help="Certificate chain (PEM) for the owner's port.")
+@click.option("--tls-key", metavar="FILE", default="", help="Its key (PEM).")
+@click.option("--reflection", is_flag=True, help="Let tools such as grpcurl list the services.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["json", "console"]),
+    default="console" if sys.stderr.isatty() else "json",
+    help="How logs are written, on stderr.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning" if sys.stderr.isatty() else "info",
+    help="From where on.",
+)
+def up(
+    home: Home,
+    roles: tuple[str, ...],
+    handle: str,
+    authority: str,
+    registry: str,
+    network: str,
+    policy: str,
+    ledger: str,
+    listens: tuple[str, ...],
+    advertise: str,
+    tls: str,
+    tls_cert: str,
+    tls_key: str,
+    reflection: bool,
+    log_format: Literal["json", "console"],
+    log_level: str,
+) -> None:
+    """Run a node with everything it needs, until Ctrl-C.
+
+    Without options: registry, policy, ledger and node in one process, on a
+    Postgres of its own. With --role, some of them, wired to the others by
+    address.
+    """
+    logs.configure(log_format, log_level)
+    chosen = frozenset(roles or (ROLES if not registry else set(ROLES) - {"registry"}))
+    neighbours = {"registry": registry, "policy": policy, "ledger": ledger}
+    settings = Settings(
+        data=home.path,
+        roles=chosen,
+        authority=authority,
+        handle=str(Handle.parse(handle)) if handle else "",
+        listen=_listen(chosen, listens),
+        neighbours={role: str(parse_address(at)) for role, at in neighbours.items() if at},
+        network=_network(home, network),
+        advertise=str(parse_address(advertise)) if advertise else "",
+        tls=tls,
+        tls_certificate=_certificate(tls_cert, tls_key),
+        reflection=reflection,
+    )
+    with _only_one(home):
+        _serve(home, settings)
+
+
+def _serve(home: Home, settings: Settings) -> None:
+    pin = spki_sha256(settings.tls_certificate[0].read_bytes()).hex() if settings.tls_certificate else ""
+    own_pin: list[str] = []
+
+    async def enrol(handle: str, record: registry_pb2.NodeRecord) -> None:
+        own_pin.append(record.tls_spki_sha256.hex())
+        registry = settings.neighbours.get("registry") or settings.listen["registry"]
+        await enrol_node(home, registry, handle, record)
+
+    async def ready(info: RunInfo) -> None:
+        tls = pin or (own_pin[0] if settings.tls == "always" and own_pin else "")
+        run = Run(os.getpid(), info.node, dict(info.addresses), dict(settings.neighbours), tls)
+        home.write(home.run_file, json.dumps(run.to_json(), indent=1) + "\n")
+        emit(run.to_json() | {"data": str(home.path)}, lambda page: _show(page, home, run))
+        sys.stdout.flush()
+
+    try:
+        app.main(settings, ready=ready, enrol=enrol)
+    finally:
+        home.run_file.unlink(missing_ok=True)
+
+
+def _show(page: Page, home: Home, run: Run) -> None:
+    page.line(f"{run.node if 'owner' in run.roles else 'Ready'} is up.", "green")
+    names = {"owner": "owners", "peer": "other nodes"}
+    page.fields([(names.get(role, role), address) for role, address in sorted(run.roles.items())])
+    page.fields([("data", str(home.path)), ("stop", "Ctrl-C")])
+    if "owner" in run.roles and not home.owners():
+        page.next_step("indai handle claim ind.ai/alice")
+    elif "owner" in run.roles:
+        page.next_step(f"indai threads --as {home.owners()[0]}")
+    else:
+        page.next_step(
+            "indai up --role policy --role ledger --role node "
+            f"--registry {run.roles.get('registry', 'HOST:PORT')} --network {home.network_file} --data DIR"
+        )
+
+
+def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
+    """Where each port of these roles listens: as told, else on loopback at its usual number."""
+    told: dict[str, str] = {}
+    for text in listens:
+        name, _, address = text.partition("=")
+        if name not in PORTS or not address:
+            raise wrong(
+                f"{text!r} does not say where something listens.",
+                f"write it like owner=127.0.0.1:7402; the names are {', '.join(PORTS)}",
+            )
+        told[name] = str(_numbered(address) if name == "registry" else parse_address(address))
+    served = {"registry"} & roles | ({"owner", "peer"} if "node" in roles else {"policy", "ledger"} & roles)
+    return {name: f"127.0.0.1:{PORTS[name]}" for name in sorted(served)} | told
+
+
+def _numbered(address: str) -> str:
+    """The registry's address with its port: a node in this process has to be told it before it listens."""
+    where = parse_address(address)
+    if where.port:
+        return str(where)
+    with socket.socket(socket.AF_INET6 if ":" in where.host else socket.AF_INET) as probe:
+        probe.bind((where.host, 0))
+        return str(type(where)(where.host, probe.getsockname()[1]))
+
+
+def _network(home: Home, network: str) -> Path | None:
+    """The network's policy file, copied into the data directory, where the other commands look for it."""
+    if not network:
+        return None
+    NetworkPolicy.load(Path(network))
+    home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if Path(network).resolve() != home.network_file.resolve():
+        shutil.copyfile(network, home.network_file)
+    return home.network_file
+
+
+def _certificate(chain: str, key: str) -> tuple[Path, Path] | None:
+    if bool(chain) != bool(key):
+        raise wrong(
+            "A certificate needs its key, and a key its certificate.", "give --tls-cert and --tls-key"
+        )
+    return (Path(chain), Path(key)) if chain else None
+
+
+@contextlib.contextmanager
+def _only_one(home: Home) -> Iterator[None]:
+    """Refuse a second process on the same data."""
+    try:
+        run = home.running()
+    except NotFound:
+        yield
+        return
+    raise Refused(
+        Reason.ALREADY_EXISTS,
+        f"A node is running on {home.path} already (process {run.pid}).",
+        hint=f"stop it with: kill {run.pid}; or name another directory with --data",
+    )

@@ -1,0 +1,128 @@
+"""Times, lengths and states as people read them, and as `--json` has them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from indai.cli.errors import wrong
+from indai.v1 import owner_pb2, policy_pb2
+
+STATES = {
+    owner_pb2.THREAD_STATE_NEGOTIATING: "negotiating",
+    owner_pb2.THREAD_STATE_ASKING_OWNER: "asking you",
+    owner_pb2.THREAD_STATE_ON_HOLD: "waiting for their owner",
+    owner_pb2.THREAD_STATE_AWAITING_RECEIPT: "awaiting receipt",
+    owner_pb2.THREAD_STATE_COMMITTED: "agreed",
+    owner_pb2.THREAD_STATE_REJECTED: "refused",
+    owner_pb2.THREAD_STATE_WITHDRAWN: "withdrawn",
+    owner_pb2.THREAD_STATE_LAPSED: "lapsed",
+    owner_pb2.THREAD_STATE_IN_DOUBT: "in doubt",
+}
+STATE_STYLES = {
+    "agreed": "green",
+    "refused": "red",
+    "asking you": "yellow",
+    "in doubt": "yellow",
+    "lapsed": "red",
+    "withdrawn": "red",
+}
+OUTCOMES = {
+    policy_pb2.OUTCOME_PERMIT: "permit",
+    policy_pb2.OUTCOME_REFUSE: "refuse",
+    policy_pb2.OUTCOME_ASK: "ask",
+}
+_LENGTH = re.compile(r"(?:(\d{1,2})\s*h(?:ours?)?)?\s*(?:(\d{1,4})\s*m(?:in(?:utes?)?)?)?", re.IGNORECASE)
+
+
+def state(value: int) -> str:
+    """A thread's state for a person."""
+    return {int(known): words for known, words in STATES.items()}.get(value, "unknown")
+
+
+def state_name(value: int) -> str:
+    """A thread's state for a machine: `COMMITTED`."""
+    return owner_pb2.ThreadState.Name(value).removeprefix("THREAD_STATE_")  # type: ignore[arg-type]
+
+
+def milliseconds(stamp: Timestamp) -> int:
+    """Milliseconds since the epoch; 0 for none."""
+    return stamp.seconds * 1000 + stamp.nanos // 1_000_000
+
+
+def stamp(at_ms: int) -> Timestamp:
+    """The other way."""
+    made = Timestamp()
+    made.FromMilliseconds(at_ms)
+    return made
+
+
+def iso(at_ms: int) -> str:
+    """RFC 3339 in UTC, for `--json`; empty for 0."""
+    if not at_ms:
+        return ""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(at_ms: int, zone: ZoneInfo) -> str:
+    """`Tue 24 Nov 10:00`; empty for 0."""
+    if not at_ms:
+        return ""
+    at = datetime.fromtimestamp(at_ms / 1000, zone)
+    return f"{at:%a} {at.day:>2} {at:%b %H:%M}"
+
+
+def span(start_ms: int, end_ms: int, zone: ZoneInfo) -> str:
+    """`Tue 24 Nov 10:00-10:30`; the second day is named when it differs; empty for 0."""
+    if not start_ms:
+        return ""
+    start, end = (datetime.fromtimestamp(at / 1000, zone) for at in (start_ms, end_ms))
+    until = f"{end:%H:%M}" if start.date() == end.date() else moment(end_ms, zone)
+    return f"{moment(start_ms, zone)}-{until}"
+
+
+def length(text: str) -> int:
+    """Minutes from `30m`, `1h30m` or `45`."""
+    stripped = text.strip()
+    match = _LENGTH.fullmatch(stripped)
+    if stripped.isdecimal():
+        minutes = int(stripped[:6])
+    elif stripped and match:
+        minutes = int(match[1] or 0) * 60 + int(match[2] or 0)
+    else:
+        raise wrong(f"{text!r} is not a length of time.", "write it like 30m, 1h or 1h30m")
+    if not 1 <= minutes <= 1440:
+        raise wrong(f"A meeting lasts 1 minute to 24 hours, not {text!r}.", "write it like 30m or 1h30m")
+    return minutes
+
+
+def thread_json(thread: owner_pb2.Thread) -> dict[str, Any]:
+    """A thread for `--json`."""
+    return {
+        "thread": thread.thread_id,
+        "peer": thread.peer,
+        "state": state_name(thread.state),
+        "kind": thread.kind,
+        "outgoing": thread.outgoing,
+        "title": thread.title,
+        "start": iso(milliseconds(thread.start_time)),
+        "end": iso(milliseconds(thread.end_time)),
+        "commitment": thread.commitment_mid,
+        "reason": thread.reason,
+        "words": thread.words,
+        "created": iso(milliseconds(thread.create_time)),
+        "updated": iso(milliseconds(thread.update_time)),
+        "ledger": _place(thread, "ours"),
+        "receipt": _place(thread, "receipt"),
+        "in_calendar": thread.in_calendar,
+    }
+
+
+def _place(thread: owner_pb2.Thread, name: str) -> dict[str, Any] | None:
+    if not thread.HasField(name):  # type: ignore[arg-type]
+        return None
+    place = getattr(thread, name)
+    return {"log": place.log, "index": place.index}

@@ -1,0 +1,62 @@
+"""Help texts: complete, within 80 columns, and their examples are commands that parse."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+import pytest
+from indai.cli.errors import STATUSES
+from indai.cli.framework import Command
+from indai.cli.main import cli
+from indai.protocol.errors import Reason
+
+from tests.unit.cli.runs import commands, run
+
+ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands()]
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_every_command_has_help_with_an_example_and_json(path: tuple[str, ...], command: Command) -> None:
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    assert "--json" in result.output
+    assert "Example" in result.output
+    assert command.examples
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_every_example_is_a_command_that_parses(path: tuple[str, ...], command: Command) -> None:
+    for example in command.examples:
+        words = shlex.split(example.partition("$(")[2].rstrip(")") or example)
+        assert words[: len(path) + 1] == ["indai", *path]
+        command.make_context(" ".join(path), words[len(path) + 1 :]).close()
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_help_fits_eighty_columns_but_for_lines_to_paste(path: tuple[str, ...], command: Command) -> None:
+    lines = run(*path, "--help").output.splitlines()
+    pasted = {f"  {example}" for example in command.examples}
+    assert [line for line in lines if len(line) > 80 and line not in pasted] == []
+
+
+def test_the_program_lists_every_command_and_every_exit_status() -> None:
+    output = run("--help").output
+    for path, _ in commands():
+        assert f"  {path[0]} " in output
+    for status in STATUSES:
+        assert f"  {status} " in output
+    assert all(len(line) <= 80 for line in output.splitlines())
+
+
+def test_every_reason_has_a_documented_exit_status() -> None:
+    assert {reason.status.exit for reason in Reason} <= set(STATUSES)
+
+
+def test_groups_show_their_commands_without_arguments() -> None:
+    context = click.Context(cli)
+    for name in ("handle", "policy", "calendar", "ledger", "registry"):
+        group = cli.get_command(context, name)
+        assert isinstance(group, click.Group)
+        output = run(name).output
+        assert all(f"  {each} " in output for each in group.list_commands(context))
