@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from indai.protocol import merkle
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.cosereceipt import CoseReceipt
 from indai.protocol.envelope import parse_envelope, seal, verify_signature
 from indai.protocol.errors import ProtocolError
 from indai.protocol.keys import SigningKey
@@ -149,6 +150,18 @@ def test_the_receipt_proves_the_entry_and_carries_its_opening() -> None:
     head, cosignatures = receipt.verify(read("entry.bin"), POLICY.logs[0], witnesses)
     POLICY.check(cosignatures)
     assert (receipt.index, head.size) == (41, 70)
+
+
+@pytest.mark.rule("LOG-05")
+def test_the_cose_receipt_proves_the_same_entry() -> None:
+    receipt = CoseReceipt.parse(read("receipt.cose"))
+    assert receipt.encode() == read("receipt.cose")
+    signer = golden_key("cose-log").public_key
+    assert receipt.verify(read("entry.bin"), "ind.ai/ledger/2026", signer) == HEADS[70][0].root
+    assert (receipt.index, receipt.size, receipt.key_id) == (41, 70, b"ind-ledger-cose-1")
+    assert receipt.hashes == TlogProof.parse(read("receipt.tlog-proof")).hashes
+    with pytest.raises(ProtocolError):
+        receipt.verify(read("envelope.bin"), "ind.ai/ledger/2026", signer)
 
 
 def test_every_vector_is_used() -> None:

@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
 from indai.client.exports import ExportWriter, LeafLine, OpenLeafLine, read_lines
+from indai.client.receipts import verify_receipt
 from indai.ledger.entries import Entry, prepare, record
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
@@ -161,6 +162,18 @@ async def test_a_receipt_proof_verifies_offline(pool: asyncpg.Pool, writer: Writ
     assert LedgerLeaf.parse(mine.leaf).opens(proof.extra, mine.envelope)
     with pytest.raises(ProtocolError):
         proof.verify(entry(1).leaf, Signer(LOG, key("ledger")).verifier)
+
+
+async def test_a_cose_receipt_verifies_offline(pool: asyncpg.Pool, writer: Writer, tmp_path: Path) -> None:
+    service, mine = await service_of(pool, tmp_path), entry(3)
+    await commit(pool, writer, [entry(1), entry(2), mine, entry(4), entry(5)])
+    response = await service.GetReceiptProof(
+        pb.GetReceiptProofRequest(owner=ALICE, mid=mine.mid, format=pb.RECEIPT_FORMAT_COSE), CONTEXT
+    )
+    vkey = Signer(LOG, key("ledger")).verifier.vkey
+    proved = verify_receipt(response.proof, response.leaf, [(LOG, vkey)])
+    assert (proved.index, proved.size, response.leaf) == (2, 5, mine.leaf)
+    assert proved.leaf.opens(response.opening, mine.envelope)
 
 
 async def test_somebody_elses_entry_is_not_found(pool: asyncpg.Pool, writer: Writer, tmp_path: Path) -> None:

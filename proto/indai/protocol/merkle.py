@@ -136,6 +136,14 @@ def consistency_proof_from(reader: Reader, old: int, new: int) -> list[bytes]:
 
 def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> None:
     """Check that leaf hash `leaf` is number `index` of the tree (RFC 9162, 2.1.3.2); raises BAD_PROOF."""
+    if root_from_inclusion(leaf, index, size, proof) != root:
+        raise _bad(f"The inclusion proof of leaf {index} does not lead to the root of size {size}", "LOG-01")
+
+
+def root_from_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> bytes:
+    """The root of the tree of `size` in which `proof` leads up from leaf hash `leaf` at `index`; raises
+    BAD_PROOF for a path that has not the length of one. The caller knows the root, or who signed it.
+    """
     if not 0 <= index < size or size >= MAX_SIZE:
         raise _bad(f"There is no leaf {index} in a tree of size {size}", "LOG-01")
     node, last, hashed = index, size - 1, leaf
@@ -150,8 +158,9 @@ def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes],
         else:
             hashed = node_hash(hashed, sibling)
         node, last = node >> 1, last >> 1
-    if last or hashed != root:
-        raise _bad(f"The inclusion proof of leaf {index} does not lead to the root of size {size}", "LOG-01")
+    if last:
+        raise _bad(f"The inclusion proof of leaf {index} is too short for a tree of size {size}", "LOG-01")
+    return hashed
 
 
 def verify_consistency(

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -17,6 +18,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ReceiptFormat:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReceiptFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReceiptFormat.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RECEIPT_FORMAT_UNSPECIFIED: _ReceiptFormat.ValueType  # 0
+    """The same as TLOG_PROOF."""
+    RECEIPT_FORMAT_TLOG_PROOF: _ReceiptFormat.ValueType  # 1
+    """C2SP tlog-proof, with cosignatures and, as its extra, the opening."""
+    RECEIPT_FORMAT_COSE: _ReceiptFormat.ValueType  # 2
+    """COSE receipt (RFC 9942)."""
+
+class ReceiptFormat(_ReceiptFormat, metaclass=_ReceiptFormatEnumTypeWrapper):
+    """How an inclusion receipt is written."""
+
+RECEIPT_FORMAT_UNSPECIFIED: ReceiptFormat.ValueType  # 0
+"""The same as TLOG_PROOF."""
+RECEIPT_FORMAT_TLOG_PROOF: ReceiptFormat.ValueType  # 1
+"""C2SP tlog-proof, with cosignatures and, as its extra, the opening."""
+RECEIPT_FORMAT_COSE: ReceiptFormat.ValueType  # 2
+"""COSE receipt (RFC 9942)."""
+Global___ReceiptFormat: _TypeAlias = ReceiptFormat  # noqa: Y015
 
 @_typing.final
 class GetCheckpointRequest(_message.Message):
@@ -73,19 +98,23 @@ class GetReceiptProofRequest(_message.Message):
 
     OWNER_FIELD_NUMBER: _builtins.int
     MID_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Owner's handle: whose entry."""
     mid: _builtins.bytes
     """mid of the commitment."""
+    format: Global___ReceiptFormat.ValueType
+    """The encoding wanted."""
     def __init__(
         self,
         *,
         owner: _builtins.str = ...,
         mid: _builtins.bytes = ...,
+        format: Global___ReceiptFormat.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mid", b"mid", "owner", b"owner"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "mid", b"mid", "owner", b"owner"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -98,16 +127,24 @@ class GetReceiptProofResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PROOF_FIELD_NUMBER: _builtins.int
+    LEAF_FIELD_NUMBER: _builtins.int
+    OPENING_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
-    """C2SP tlog-proof text."""
+    """The receipt, in the encoding asked for."""
+    leaf: _builtins.bytes
+    """The leaf it is about, 42 bytes."""
+    opening: _builtins.bytes
+    """What opens the leaf to the commitment; empty when the content is erased."""
     def __init__(
         self,
         *,
         proof: _builtins.bytes = ...,
+        leaf: _builtins.bytes = ...,
+        opening: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["proof", b"proof"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leaf", b"leaf", "opening", b"opening", "proof", b"proof"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

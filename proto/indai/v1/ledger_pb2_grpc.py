@@ -69,7 +69,7 @@ class LedgerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetReceiptProof(self, request, context):
-        """Proof that a leaf is in the tree, as a C2SP tlog-proof. For parties only, since it carries the opening.
+        """Proof that a leaf is in the tree, in either encoding. For parties only, since it comes with the opening.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

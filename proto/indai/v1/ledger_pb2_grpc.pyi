@@ -36,7 +36,7 @@ class LedgerServiceStub:
     GetCheckpoint: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetCheckpointRequest, _ledger_pb2.GetCheckpointResponse]
     """The newest signed head, extended to every committed row."""
     GetReceiptProof: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetReceiptProofRequest, _ledger_pb2.GetReceiptProofResponse]
-    """Proof that a leaf is in the tree, as a C2SP tlog-proof. For parties only, since it carries the opening."""
+    """Proof that a leaf is in the tree, in either encoding. For parties only, since it comes with the opening."""
     GetConsistencyProof: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetConsistencyProofRequest, _ledger_pb2.GetConsistencyProofResponse]
     """Proof that one head extends another."""
     ExportLedger: _grpc.UnaryStreamMultiCallable[_ledger_pb2.ExportLedgerRequest, _ledger_pb2.ExportLedgerResponse]
@@ -50,7 +50,7 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     GetCheckpoint: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetCheckpointRequest, _ledger_pb2.GetCheckpointResponse]  # type: ignore[assignment]
     """The newest signed head, extended to every committed row."""
     GetReceiptProof: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetReceiptProofRequest, _ledger_pb2.GetReceiptProofResponse]  # type: ignore[assignment]
-    """Proof that a leaf is in the tree, as a C2SP tlog-proof. For parties only, since it carries the opening."""
+    """Proof that a leaf is in the tree, in either encoding. For parties only, since it comes with the opening."""
     GetConsistencyProof: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetConsistencyProofRequest, _ledger_pb2.GetConsistencyProofResponse]  # type: ignore[assignment]
     """Proof that one head extends another."""
     ExportLedger: _aio.UnaryStreamMultiCallable[_ledger_pb2.ExportLedgerRequest, _ledger_pb2.ExportLedgerResponse]  # type: ignore[assignment]
@@ -73,7 +73,7 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _ledger_pb2.GetReceiptProofRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.GetReceiptProofResponse, _abc.Awaitable[_ledger_pb2.GetReceiptProofResponse]]:
-        """Proof that a leaf is in the tree, as a C2SP tlog-proof. For parties only, since it carries the opening."""
+        """Proof that a leaf is in the tree, in either encoding. For parties only, since it comes with the opening."""
 
     @_abc_1.abstractmethod
     def GetConsistencyProof(

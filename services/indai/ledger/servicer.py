@@ -12,6 +12,7 @@ import asyncpg
 import grpc
 from indai.ledger.export import LedgerIdentity, export_lines
 from indai.protocol.checkpoint import read_checkpoint
+from indai.protocol.cosereceipt import CoseReceipt
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.header import MID_BYTES
@@ -27,8 +28,9 @@ from indai.v1 import ledger_pb2_grpc
 _CHUNK = 256 * 1024
 
 _FIND = """
-    SELECT entry.idx, content.opening
+    SELECT entry.idx, leaf.leaf, content.opening
     FROM tlog.entry AS entry
+    JOIN tlog.leaf AS leaf ON leaf.log = entry.log AND leaf.idx = entry.idx
     LEFT JOIN ledger.contents AS content ON content.log = entry.log AND content.idx = entry.idx
     WHERE entry.log = $1 AND entry.owner = $2 AND entry.mid = $3 AND entry.kind = $4
 """
@@ -71,13 +73,15 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT, f"A mid has {MID_BYTES} bytes.", fields={"mid": "wrong length"}
             )
-        index, opening = await self._find(owner, request.mid)
+        index, leaf, opening = await self._find(owner, request.mid)
         if index >= await self._reader.size():
             await self._signer.publish()
         checkpoint = await self._reader.checkpoint_at(index + 1)
         path = await self._reader.inclusion_proof(index, read_checkpoint(checkpoint).size)
-        proof = TlogProof(index, tuple(path), checkpoint, opening)
-        return pb.GetReceiptProofResponse(proof=proof.encode())
+        receipt: CoseReceipt | TlogProof = TlogProof(index, tuple(path), checkpoint, opening)
+        if request.format == pb.RECEIPT_FORMAT_COSE:
+            receipt = self._signer.cose_receipt(index, path, checkpoint)
+        return pb.GetReceiptProofResponse(proof=receipt.encode(), leaf=leaf, opening=opening or b"")
 
     async def GetConsistencyProof(
         self,
@@ -107,14 +111,14 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
                 chunk.clear()
         yield pb.ExportLedgerResponse(lines=bytes(chunk))
 
-    async def _find(self, owner: str, mid: bytes) -> tuple[int, bytes | None]:
-        """Index and opening of an owner's commitment; NotFound also for somebody else's."""
+    async def _find(self, owner: str, mid: bytes) -> tuple[int, bytes, bytes | None]:
+        """Index, leaf and opening of an owner's commitment; NotFound also for somebody else's."""
         async with transaction(self._pool, [owner]) as connection:
             row = await connection.fetchrow(_FIND, self._identity.log, owner, mid, int(LeafKind.COMMITMENT))
         if row is None:
             message = f"The ledger of {owner} holds no commitment {mid.hex()[:12]}."
             raise NotFound(Reason.NOT_FOUND, message, hint="see `indai threads` for those it holds")
-        return row["idx"], row["opening"]
+        return row["idx"], row["leaf"], row["opening"]
 
 
 def _handle(text: str) -> str:

@@ -11,13 +11,14 @@ which does; it is renewed at each call, so an idle log stays fresh (C2SP tlog-ch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
-from indai.protocol.checkpoint import Checkpoint, sign_checkpoint
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint, sign_checkpoint
+from indai.protocol.cosereceipt import CoseReceipt, sign_receipt
 from indai.protocol.errors import IndaiError
 from indai.protocol.keys import SigningKey
 from indai.protocol.merkle import root_from, root_nodes
@@ -91,6 +92,13 @@ class LogSigner:
                 await hold(connection, self._keys.origin, self._epoch)
                 note = await self._sign(connection, frontier)
                 return await self._publish(connection, frontier.size, note)
+
+    def cose_receipt(self, index: int, hashes: Sequence[bytes], note: bytes) -> CoseReceipt:
+        """A COSE receipt of leaf `index` under the head in `note`, which must be one of this log's own: no
+        root is signed that was not signed as a checkpoint before. Raises ProtocolError for another note.
+        """
+        head, _ = open_checkpoint(note, self._keys.verifier)
+        return sign_receipt(head.origin, self._keys.key, head.size, head.root, index, tuple(hashes))
 
     async def _sign(self, connection: asyncpg.Connection, frontier: Frontier) -> bytes:
         checkpoint = Checkpoint(self._keys.origin, frontier.size, frontier.root())
