@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 
 import asyncpg
 import grpc
+import structlog
 import uvloop
 from indai.client.addresses import parse_address
 from indai.client.cell import cell_channel, cell_identity, registry_channel
@@ -42,7 +43,7 @@ from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
 from indai.node.store import SCHEMA as NODE
 from indai.policy.servicer import PolicyService
-from indai.protocol.errors import InvalidInput, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.protocol.handles import Handle
 from indai.registry.service import Registry
 from indai.registry.servicer import RegistryServicer
@@ -51,7 +52,7 @@ from indai.storage.embedded import EmbeddedPostgres
 from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import DatabaseUrls, open_pool
 from indai.tlog.append import SCHEMA as TLOG
-from indai.tlog.append import begin
+from indai.tlog.append import begin, fenced
 from indai.tlog.signer import LogSigner
 from indai.v1 import ledger_pb2_grpc, policy_pb2_grpc, registry_pb2_grpc
 
@@ -64,9 +65,12 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
 }
 NEEDS = {"registry": (), "policy": (), "ledger": (), "node": ("registry", "policy", "ledger")}
 
+DATABASE_CHECK_S = 1.0
 CELL_TOKEN = "INDAI_CELL_TOKEN"  # noqa: S105 - the variable's name
 
 Ready = Callable[[RunInfo], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
 
 
 def main(settings: Settings, *, ready: Ready, enrol: Enrol) -> None:
@@ -83,7 +87,12 @@ async def run(settings: Settings, *, ready: Ready, enrol: Enrol) -> None:
         loop.add_signal_handler(number, stopped.set)
     async with running(settings, enrol) as info:
         await ready(info)
-        await stopped.wait()
+        waiting = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(info.fenced.wait())]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+    if info.fenced.is_set():
+        raise fenced(f"{settings.node_handle}/ledger")
 
 
 @contextlib.asynccontextmanager
@@ -101,7 +110,7 @@ async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
             await process.start_ledger()
         if "node" in settings.roles:
             await process.start_node(enrol)
-        yield RunInfo(settings.node_handle, process.addresses)
+        yield RunInfo(settings.node_handle, process.addresses, process.fenced)
 
 
 def _check(settings: Settings) -> None:
@@ -126,15 +135,27 @@ async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asy
     """The database of this process, migrated: the one `INDAI_DATABASE_URL` names, or an embedded one."""
     urls = DatabaseUrls.from_environment(os.environ)
     if urls is None:
-        urls = DatabaseUrls.from_server(
-            await stack.enter_async_context(EmbeddedPostgres(settings.data / "postgres"))
-        )
+        server = EmbeddedPostgres(settings.data / "postgres")
+        urls = DatabaseUrls.from_server(await stack.enter_async_context(server))
+        stack.callback(asyncio.create_task(_keep_running(server)).cancel)
     schemas = dict.fromkeys(schema for role in sorted(settings.roles) for schema in SCHEMAS[role])
     order = [schema for schema in (TLOG, REGISTRY, POLICY, LEDGER, NODE) if schema in schemas]
     await migrate(urls.admin, order)
     pool = await open_pool(urls.app)
     stack.push_async_callback(pool.close)
     return pool
+
+
+async def _keep_running(server: EmbeddedPostgres) -> None:
+    """Start the embedded server again when it has died; it comes back under the same address."""
+    while True:
+        await asyncio.sleep(DATABASE_CHECK_S)
+        if server.pid is None:
+            log.error("the database has died; it is started again")
+            try:
+                await server.start()
+            except IndaiError as error:
+                log.error("the database does not start", reason=error.reason.name, error=error.message)
 
 
 class _Process:
@@ -150,6 +171,7 @@ class _Process:
         self._local: dict[str, Sequence[Service]] = {}
         self._network: NetworkPolicy | None = None
         self.addresses: dict[str, str] = {}
+        self.fenced = asyncio.Event()
 
     async def start_registry(self) -> None:
         keys = self._keyring.log_keys(
@@ -205,6 +227,7 @@ class _Process:
             enrol=enrol,
         )
         role = await self._stack.enter_async_context(node_role(plan))
+        self.fenced = role.fenced
         self.addresses["peer"] = role.peer.address
         await self._serve("owner", role.owner_services)
 

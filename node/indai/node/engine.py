@@ -36,7 +36,7 @@ MAX_BATCH = 64
 MAX_QUEUE = 1024
 MAX_THREADS = 20_000  # kept in memory; the least recently used go first
 MAX_REQUESTS = 20_000
-FENCED, SIZE_CHANGED = "TL001", "TL002"
+SIZE_CHANGED = "TL002"
 ATTEMPTS = 5
 
 log = structlog.get_logger(__name__)
@@ -58,7 +58,6 @@ class Engine:
         self._worker: asyncio.Task[None] | None = None
         self._outbox: Outbox | None = None
         self._effects: Effects | None = None
-        self.fenced = asyncio.Event()
 
     def start_work(self, outbox: Outbox, effects: Effects) -> None:
         """Begin; what is committed is handed to `outbox` and `effects`."""
@@ -144,8 +143,6 @@ class Engine:
             event.set()
 
     async def _submit(self, item: Item) -> Any:
-        if self.fenced.is_set():
-            raise Unavailable(Reason.LOG_FENCED, "Another process has taken over this node's ledger.")
         try:
             self._queue.put_nowait(item)
         except asyncio.QueueFull:
@@ -197,13 +194,9 @@ class Engine:
             doc = batch.document()
             try:
                 if doc:
-                    await self._store.apply(batch.owners, doc, self._epoch, self._size)
+                    clock = await self._store.apply(batch.owners, doc, self._epoch, self._size)
+                    self._context.clock.read(clock)
             except asyncpg.PostgresError as error:
-                if error.sqlstate == FENCED:
-                    self.fenced.set()
-                    raise Unavailable(
-                        Reason.LOG_FENCED, "Another process has taken over this node's ledger."
-                    ) from None
                 if error.sqlstate != SIZE_CHANGED:
                     raise
                 # Somebody else's entry came in between; the indexes in our receipts are wrong. Sign again.

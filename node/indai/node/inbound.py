@@ -8,6 +8,7 @@ lie there finds the wrong key, and the signature fails.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from indai.client.resolver import Resolved, Resolver
@@ -25,6 +26,7 @@ PAYLOADS: dict[str, type[negotiation_pb2.Move | negotiation_pb2.Commitment | neg
     "commitment": negotiation_pb2.Commitment,
     "receipt": negotiation_pb2.Receipt,
 }
+REFRESH_MS = 5_000
 MAX_HEAD_AGE_MS = 10 * 60_000  # meet: a key is judged at a head no older than this
 
 
@@ -55,9 +57,11 @@ class _Claim:
 class Gate:
     """Verifies what peers send. Raises ProtocolError or NotFound, and nothing is stored."""
 
-    def __init__(self, resolver: Resolver, agents: Agents) -> None:
+    def __init__(self, resolver: Resolver, agents: Agents, clock: Callable[[], int]) -> None:
         self._resolver = resolver
         self._agents = agents
+        self._clock = clock
+        self._refreshed_ms = 0
 
     async def check(self, raw: bytes, caller_spki: bytes | None, now_ms: int) -> Inbound:
         """Every check before the database, in order."""
@@ -104,11 +108,22 @@ class Gate:
             raise ProtocolError(Reason.UNKNOWN_PEER, f"{quoted(handle)} is not in the registry.") from None
         if record.subject_id != subject:
             raise ProtocolError(Reason.UNKNOWN_PEER, f"{handle} is another subject than the message says.")
+        if record.chain.agent_key(key_id) is None and await self._refreshed():
+            record = await self._resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
         record.chain.key_valid_at(key_id, now_ms, "meet")
         key = record.chain.agent_key(key_id)
         if key is None:
             raise ProtocolError(Reason.UNKNOWN_KEY, f"{handle} has no key {quoted(key_id)}.")
         verify_signature(envelope, index, key.public_key)
+
+    async def _refreshed(self) -> bool:
+        """Read the registry's log for a key unknown here, but not for every liar: at most once in a while."""
+        now = self._clock()
+        if now - self._refreshed_ms < REFRESH_MS:
+            return False
+        self._refreshed_ms = now
+        await self._resolver.tail()
+        return True
 
     async def _is_node_of(self, peer: str, caller_spki: bytes) -> bool:
         person = await self._resolver.resolve(peer, max_age_ms=MAX_HEAD_AGE_MS)

@@ -87,7 +87,7 @@ class NodeRole:
 
     peer: RpcServer
     owner_services: tuple[Service, ...]
-    engine: Engine
+    fenced: asyncio.Event
 
 
 @contextlib.asynccontextmanager
@@ -104,7 +104,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch)
         context = Context(agents, resolver, Host(policies, agents, clock), clock, ledger.origin, store)
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
-        gate = Gate(resolver, agents)
+        gate = Gate(resolver, agents, clock)
         refusals = Refusals(store, agents, clock)
         stack.push_async_callback(refusals.close)
         channels = PeerChannels(plan.identity, clock, public_only=not plan.private_peers)
@@ -145,7 +145,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
 
         exporter = Exporter(plan.neighbours.ledger, store, agents)
         operator = OperatorServicer(
-            plan.handle, record, agents, policies, exporter, clock, lambda: outbox.waiting
+            plan.handle, record, resolver, agents, policies, exporter, clock, lambda: outbox.waiting
         )
         owners = OwnerServicer(store, agents, engine, effects, policies, exporter, ledger.origin, clock)
         yield NodeRole(
@@ -162,7 +162,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     auth.operator(_operator_token(plan.data)),
                 ),
             ),
-            engine,
+            store.fenced,
         )
 
 

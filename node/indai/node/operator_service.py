@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from indai.client.resolver import Resolver
 from indai.node.agents import Agents
 from indai.node.exporting import Exporter
 from indai.node.policies import Policies
@@ -30,6 +31,7 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         self,
         handle: str,
         record: registry_pb2.NodeRecord,
+        resolver: Resolver,
         agents: Agents,
         policies: Policies,
         exporter: Exporter,
@@ -38,6 +40,7 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
     ) -> None:
         self._handle = handle
         self._record = record
+        self._resolver = resolver
         self._agents = agents
         self._policies = policies
         self._exporter = exporter
@@ -61,6 +64,13 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         """One more key."""
         key = await self._agents.add_key(request.handle)
         return owner_pb2.CreateAgentKeyResponse(agent_key=self._named(key))
+
+    async def SyncRegistry(
+        self, request: owner_pb2.SyncRegistryRequest, context: Any
+    ) -> owner_pb2.SyncRegistryResponse:
+        """Read the registry's log now."""
+        head = await self._resolver.tail()
+        return owner_pb2.SyncRegistryResponse(registry_size=head.size)
 
     async def GetNode(self, request: owner_pb2.GetNodeRequest, context: Any) -> owner_pb2.GetNodeResponse:
         """Who this node is, and how it is."""

@@ -62,7 +62,9 @@ def _told(error: IndaiError, inbound: Inbound | None) -> peer_pb2.DeliverError:
     back."""
     passing = error.reason.status.grpc in ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "ABORTED")
     if passing and not isinstance(error, ProtocolError):
-        return peer_pb2.DeliverError(reason="UNAVAILABLE", message="This node cannot take the message now.")
+        return peer_pb2.DeliverError(
+            reason=Reason.UNREACHABLE.name, message="This node cannot take the message now."
+        )
     if inbound is None or not inbound.proven:
         return peer_pb2.DeliverError(reason="REFUSED", message="The message was refused.")
     return peer_pb2.DeliverError(reason=error.reason.name, message=error.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,7 +50,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A process that is ready: `addresses` by role, and `peer` and `owner` of the node."""
+    """A process that is ready: `addresses` by role, and `peer` and `owner` of the node.
+
+    `fenced` is set when another process has taken over the node's ledger: this one can do nothing any more.
+    """
 
     node: str
     addresses: dict[str, str]
+    fenced: asyncio.Event = field(default_factory=asyncio.Event)

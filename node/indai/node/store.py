@@ -6,6 +6,7 @@ The engine (`indai.node.engine`) owns every write here but three: agents (`indai
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from typing import Any
 import asyncpg
 from indai.storage.migrations import Schema
 from indai.storage.pool import transaction, translate_errors
+from indai.tlog.append import fenced
 
 SCHEMA = Schema("node", "indai.node")
 
@@ -24,6 +26,7 @@ Doc = Mapping[str, Sequence[Row]]
 
 _LOAD = "SELECT * FROM node.load_batch($1, $2, $3, $4, $5)"
 _APPLY = "SELECT node.apply_batch($1, $2::jsonb, $3, $4, $5)"
+FENCED = "TL001"
 _BYTEA = ("thread", "mid", "reserved_mid")
 
 
@@ -48,6 +51,7 @@ class Store:
     def __init__(self, pool: asyncpg.Pool, log: str) -> None:
         self._pool = pool
         self._log = log
+        self.fenced = asyncio.Event()
 
     async def load(
         self, owners: Iterable[str], threads: Sequence[Key], busy_owners: Sequence[str], busy_from_ms: int
@@ -67,12 +71,19 @@ class Store:
     async def apply(self, owners: Iterable[str], doc: Doc, epoch: int, size: int | None) -> int:
         """Write a batch in one transaction; returns the database's clock (ms) after COMMIT.
 
-        `size` is the ledger size the batch counts on. Constraint violations and the SQLSTATEs of our own
+        `size` is the ledger size the batch counts on. Raises Refused(LOG_FENCED), and sets `fenced`, when
+        another process has taken the ledger over. Constraint violations and the other SQLSTATEs of our own
         functions (classes IN and TL) pass as asyncpg.PostgresError: the engine knows what they mean.
         """
         text = json.dumps({name: rows for name, rows in doc.items() if rows})
-        with translate_errors():
-            clock: int = await self._pool.fetchval(_APPLY, sorted(owners), text, self._log, epoch, size)
+        try:
+            with translate_errors():
+                clock: int = await self._pool.fetchval(_APPLY, sorted(owners), text, self._log, epoch, size)
+        except asyncpg.PostgresError as error:
+            if error.sqlstate != FENCED:
+                raise
+            self.fenced.set()
+            raise fenced(self._log) from None
         return clock
 
     @asynccontextmanager

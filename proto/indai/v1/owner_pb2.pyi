@@ -1174,3 +1174,42 @@ class WithdrawThreadResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WithdrawThreadResponse: _TypeAlias = WithdrawThreadResponse  # noqa: Y015
+
+@_typing.final
+class SyncRegistryRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SyncRegistryRequest: _TypeAlias = SyncRegistryRequest  # noqa: Y015
+
+@_typing.final
+class SyncRegistryResponse(_message.Message):
+    """What is known now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REGISTRY_SIZE_FIELD_NUMBER: _builtins.int
+    registry_size: _builtins.int
+    """Size of the registry's log as verified."""
+    def __init__(
+        self,
+        *,
+        registry_size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["registry_size", b"registry_size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SyncRegistryResponse: _TypeAlias = SyncRegistryResponse  # noqa: Y015

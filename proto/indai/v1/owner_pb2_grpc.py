@@ -561,6 +561,11 @@ class OperatorServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.CreateAgentKeyRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.CreateAgentKeyResponse.FromString,
                 _registered_method=True)
+        self.SyncRegistry = channel.unary_unary(
+                '/indai.v1.OperatorService/SyncRegistry',
+                request_serializer=indai_dot_v1_dot_owner__pb2.SyncRegistryRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.SyncRegistryResponse.FromString,
+                _registered_method=True)
         self.GetNode = channel.unary_unary(
                 '/indai.v1.OperatorService/GetNode',
                 request_serializer=indai_dot_v1_dot_owner__pb2.GetNodeRequest.SerializeToString,
@@ -586,6 +591,13 @@ class OperatorServiceServicer:
 
     def CreateAgentKey(self, request, context):
         """A fresh agent key for an agent of this node, to be named in the handle's next operation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SyncRegistry(self, request, context):
+        """Reads the registry's log now, so that a change just made there is seen at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -617,6 +629,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.CreateAgentKey,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.CreateAgentKeyRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.CreateAgentKeyResponse.SerializeToString,
+            ),
+            'SyncRegistry': grpc.unary_unary_rpc_method_handler(
+                    servicer.SyncRegistry,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.SyncRegistryRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.SyncRegistryResponse.SerializeToString,
             ),
             'GetNode': grpc.unary_unary_rpc_method_handler(
                     servicer.GetNode,
@@ -684,6 +701,33 @@ class OperatorService:
             '/indai.v1.OperatorService/CreateAgentKey',
             indai_dot_v1_dot_owner__pb2.CreateAgentKeyRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.CreateAgentKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SyncRegistry(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OperatorService/SyncRegistry',
+            indai_dot_v1_dot_owner__pb2.SyncRegistryRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.SyncRegistryResponse.FromString,
             options,
             channel_credentials,
             insecure,

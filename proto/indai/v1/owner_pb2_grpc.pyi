@@ -188,6 +188,8 @@ class OperatorServiceStub:
     """Makes an agent for a handle: creates its key (sealed) and the owner's token. The handle's own rotation key never comes here."""
     CreateAgentKey: _grpc.UnaryUnaryMultiCallable[_owner_pb2.CreateAgentKeyRequest, _owner_pb2.CreateAgentKeyResponse]
     """A fresh agent key for an agent of this node, to be named in the handle's next operation."""
+    SyncRegistry: _grpc.UnaryUnaryMultiCallable[_owner_pb2.SyncRegistryRequest, _owner_pb2.SyncRegistryResponse]
+    """Reads the registry's log now, so that a change just made there is seen at once."""
     GetNode: _grpc.UnaryUnaryMultiCallable[_owner_pb2.GetNodeRequest, _owner_pb2.GetNodeResponse]
     """Who this node is, and how it is."""
     ExportNode: _grpc.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]
@@ -202,6 +204,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Makes an agent for a handle: creates its key (sealed) and the owner's token. The handle's own rotation key never comes here."""
     CreateAgentKey: _aio.UnaryUnaryMultiCallable[_owner_pb2.CreateAgentKeyRequest, _owner_pb2.CreateAgentKeyResponse]  # type: ignore[assignment]
     """A fresh agent key for an agent of this node, to be named in the handle's next operation."""
+    SyncRegistry: _aio.UnaryUnaryMultiCallable[_owner_pb2.SyncRegistryRequest, _owner_pb2.SyncRegistryResponse]  # type: ignore[assignment]
+    """Reads the registry's log now, so that a change just made there is seen at once."""
     GetNode: _aio.UnaryUnaryMultiCallable[_owner_pb2.GetNodeRequest, _owner_pb2.GetNodeResponse]  # type: ignore[assignment]
     """Who this node is, and how it is."""
     ExportNode: _aio.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]  # type: ignore[assignment]
@@ -225,6 +229,14 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.CreateAgentKeyResponse, _abc.Awaitable[_owner_pb2.CreateAgentKeyResponse]]:
         """A fresh agent key for an agent of this node, to be named in the handle's next operation."""
+
+    @_abc_1.abstractmethod
+    def SyncRegistry(
+        self,
+        request: _owner_pb2.SyncRegistryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.SyncRegistryResponse, _abc.Awaitable[_owner_pb2.SyncRegistryResponse]]:
+        """Reads the registry's log now, so that a change just made there is seen at once."""
 
     @_abc_1.abstractmethod
     def GetNode(

@@ -85,11 +85,12 @@ class World:
         return path
 
     @contextlib.asynccontextmanager
-    async def node(self, name: str) -> AsyncIterator[Node]:
+    async def node(self, name: str, peer: str = "127.0.0.1:0") -> AsyncIterator[Node]:
         settings = Settings(
             data=self.base / name,
             roles=frozenset({"policy", "ledger", "node"}),
             handle=f"ind.ai/{name}",
+            listen={"peer": peer},
             neighbours={"registry": self.registry},
             network=self.network,
         )
