@@ -91,7 +91,7 @@ class Pair:
 def process(base: Path, name: str, registry: Process | None = None) -> Process:
     roles = ["policy", "ledger", "node"] if registry else ["registry"]
     network = str(registry.data / "network.policy") if registry else ""
-    plan = {
+    plan: dict[str, object] = {
         "data": str(base / name),
         "roles": roles,
         "handle": f"ind.ai/{name}",
