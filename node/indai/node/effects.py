@@ -22,6 +22,9 @@ from indai.node.store import Key, Store
 from indai.protocol.errors import IndaiError
 
 RETRY_S = 5.0
+# A file rests this long after a write, for each file that is busy: under load, deals are written together.
+REST_S = 0.01
+WRITERS = 2  # files written at once; more threads only get in the event loop's way
 MAX_KNOWN = 20_000
 
 log = structlog.get_logger(__name__)
@@ -51,6 +54,7 @@ class Effects:
         self._done = done
         self._ready: dict[str, list[CalendarWrite]] = {}
         self._writing: set[str] = set()
+        self._writers = asyncio.Semaphore(WRITERS)
         self._written: list[CalendarWrite] = []
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,9 +106,10 @@ class Effects:
             while effects := self._ready.pop(owner, None):
                 faults.reach("before-calendar")
                 try:
-                    await self._agents.get(owner).calendar.put_many(
-                        [MeetingEvent(**one.doc) for one in effects]
-                    )
+                    async with self._writers:
+                        await self._agents.get(owner).calendar.put_many(
+                            [MeetingEvent(**one.doc) for one in effects]
+                        )
                 except IndaiError as error:
                     log.warning(
                         "calendar not written", owner=owner, reason=error.reason.name, error=error.message
@@ -116,6 +121,7 @@ class Effects:
                     faults.reach("after-calendar")
                     self._written.extend(effects)
                     self._news.set()
+                    await asyncio.sleep(REST_S * len(self._writing))
         finally:
             self._writing.discard(owner)
 
