@@ -1,0 +1,107 @@
+"""One process of the measured system: the roles it is told, driven by lines of JSON on its standard streams.
+
+    python -m bench.child '{"data": "...", "roles": ["registry"]}'
+
+It answers one line when it serves, and one for each command: `{"do": "sample"}` begins to sample its CPU,
+`{"do": "report"}` ends that. The end of its input ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import structlog
+import uvloop
+from indai.client.channels import plain_channel
+from indai.client.handlekeys import claim
+from indai.client.network import NetworkPolicy
+from indai.node.app import running
+from indai.node.settings import Settings
+from indai.protocol.handlestate import NodeRecord
+from indai.protocol.keys import SigningKey
+from indai.v1 import registry_pb2
+from indai.v1.registry_pb2_grpc import RegistryServiceStub
+
+from bench.sampling import Sampler
+
+
+async def serve(plan: dict[str, Any]) -> None:
+    """Run the roles until standard input ends."""
+    settings = Settings(
+        data=Path(plan["data"]),
+        roles=frozenset(plan["roles"]),
+        handle=plan.get("handle", ""),
+        neighbours=plan.get("neighbours", {}),
+        network=Path(plan["network"]) if plan.get("network") else None,
+    )
+
+    async def enrol(handle: str, record: registry_pb2.NodeRecord) -> None:
+        await _enrol(settings, handle, record)
+
+    sampler = Sampler()
+    async with running(settings, enrol) as info:
+        _say({"addresses": info.addresses})
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
+        while line := await reader.readline():
+            _say(_command(json.loads(line), sampler))
+
+
+async def _enrol(settings: Settings, handle: str, record: registry_pb2.NodeRecord) -> None:
+    if settings.network is None:
+        raise RuntimeError("a node needs the network's policy file")
+    policy = NetworkPolicy.load(settings.network)
+    wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
+    channel = plain_channel(settings.neighbours["registry"])
+    operation = claim(handle, policy.origin, [SigningKey.generate()], now_ms=_now_ms(), node_record=wanted)
+    await RegistryServiceStub(channel).SubmitOperation(
+        registry_pb2.SubmitOperationRequest(operation=operation.raw)
+    )
+    await channel.close()
+
+
+def _command(command: dict[str, Any], sampler: Sampler) -> dict[str, Any]:
+    match command["do"]:
+        case "sample":
+            sampler.start()
+        case "report":
+            sampler.stop()
+            return {"parts": sampler.parts, "stacks": sampler.stacks.most_common(4000), **_cpu()}
+    return _cpu()
+
+
+def _cpu() -> dict[str, float]:
+    """Seconds of CPU so far: this process, and the Postgres it started."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    servers = psutil.Process().children(recursive=True)
+    return {"python": own.ru_utime + own.ru_stime, "postgres": sum(map(_seconds, servers))}
+
+
+def _seconds(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    uvloop.run(serve(json.loads(sys.argv[1])))
