@@ -22,13 +22,14 @@ from indai.client.addresses import parse_address
 from indai.client.network import NetworkPolicy
 from indai.client.tls import spki_sha256
 from indai.node import app, logs
-from indai.node.settings import ROLES, RunInfo, Settings
+from indai.node.settings import ALL_ROLES, ROLES, RunInfo, Settings
 from indai.protocol.errors import NotFound, Reason, Refused
 from indai.protocol.handles import Handle
 from indai.v1 import registry_pb2
 
-# What people type. A node has two ports: `owner` for its owners, `peer` for other nodes.
-PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger": 7405}
+# What people type. A node has two ports: `owner` for its owners, `peer` for other nodes. Public logs and the
+# witness are on `http`.
+PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger": 7405, "http": 7406}
 
 
 @command(
@@ -38,12 +39,15 @@ PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger"
     "indai up --role policy --role ledger --role node --handle ind.ai/north "
     "--registry 127.0.0.1:7401 --network ./registry/network.policy --data ./north",
 )
-@click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Only these roles (repeat).")
+@click.option(
+    "--role", "roles", multiple=True, type=click.Choice(ALL_ROLES), help="Only these roles (repeat)."
+)
 @data_option
 @click.option("--handle", metavar="HANDLE", default="", help="The node's own handle (AUTHORITY/home).")
 @click.option("--authority", metavar="DOMAIN", default="ind.ai", show_default=True, help="Of the registry.")
 @click.option("--registry", metavar="HOST:PORT", default="", help="A registry in another process.")
 @click.option("--network", metavar="FILE", default="", help="That registry's network.policy.")
+@click.option("--witnesses", metavar="FILE", default="", help="A registry's witnesses: a tlog-policy file.")
 @click.option("--policy", metavar="HOST:PORT", default="", help="A policy role in another process.")
 @click.option("--ledger", metavar="HOST:PORT", default="", help="A ledger role in another process.")
 @click.option(
@@ -83,6 +87,7 @@ def up(
     authority: str,
     registry: str,
     network: str,
+    witnesses: str,
     policy: str,
     ledger: str,
     listens: tuple[str, ...],
@@ -111,6 +116,7 @@ def up(
         listen=_listen(chosen, listens),
         neighbours={role: str(parse_address(at)) for role, at in neighbours.items() if at},
         network=_network(home, network),
+        witnesses=Path(witnesses) if witnesses else None,
         advertise=str(parse_address(advertise)) if advertise else "",
         tls=tls,
         tls_certificate=_certificate(tls_cert, tls_key),
@@ -147,7 +153,12 @@ def _show(page: Page, home: Home, run: Run) -> None:
     names = {"owner": "owners", "peer": "other nodes"}
     page.fields([(names.get(role, role), address) for role, address in sorted(run.roles.items())])
     page.fields([("data", str(home.path)), ("stop", "Ctrl-C")])
-    if "owner" in run.roles and not home.owners():
+    vkey = home.path / "witness.vkey"
+    if set(run.roles) == {"http"} and vkey.exists():
+        line = f"witness {run.node.rpartition('/')[2]} {vkey.read_text().strip()} http://{run.roles['http']}"
+        page.line("For the registry's --witnesses file:")
+        page.raw(line)
+    elif "owner" in run.roles and not home.owners():
         page.next_step("indai handle claim ind.ai/alice")
     elif "owner" in run.roles:
         page.next_step(f"indai threads --as {home.owners()[0]}")
@@ -170,6 +181,8 @@ def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
             )
         told[name] = str(_numbered(address) if name == "registry" else parse_address(address))
     served = {"registry"} & roles | ({"owner", "peer"} if "node" in roles else {"policy", "ledger"} & roles)
+    if {"registry", "witness"} & roles and not told:
+        served = {*served, "http"}
     return {name: f"127.0.0.1:{PORTS[name]}" for name in sorted(served)} | told
 
 

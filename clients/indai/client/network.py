@@ -2,7 +2,7 @@
 
 The file is a C2SP tlog-policy with one log. The log's origin is `<authority>/registry`, so the authority
 needs no line of its own; the log's second key stands in it as the witness `clock`, on which the quorum
-rests until there are independent witnesses. `indai up` writes the file; another network's client needs a
+rests while there are no independent witnesses. `indai up` writes the file; another network's client needs a
 copy of it.
 """
 
@@ -17,7 +17,7 @@ from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.header import network_id
 from indai.protocol.note import Verifier
-from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
+from indai.protocol.tlogpolicy import NO_QUORUM, TlogPolicy, parse_policy
 
 _SUFFIX = "/registry"
 _HEADER = "# The registry this program believes: its log, and who vouches for the time of its heads.\n"
@@ -51,14 +51,20 @@ class NetworkPolicy:
     def __post_init__(self) -> None:
         if len(self.policy.logs) != 1 or not self.policy.logs[0].name.endswith(_SUFFIX):
             raise _invalid("it must have one log, <authority>/registry")
-        if self.policy.quorum == "none":
+        if self.policy.quorum == NO_QUORUM:
             raise _invalid("it needs a quorum, since heads have no other time")
         Handle(self.authority)
 
     @classmethod
-    def of_registry(cls, log: Verifier, clock: Verifier) -> NetworkPolicy:
-        """The policy of a registry that vouches for the time of its heads itself."""
-        return cls(TlogPolicy((log,), {"clock": clock}, {}, "clock"))
+    def of_registry(
+        cls, log: Verifier, clock: Verifier, witnesses: TlogPolicy | None = None
+    ) -> NetworkPolicy:
+        """The policy of a registry: with `witnesses` their quorum vouches for its heads and their time, else
+        the registry's own clock does."""
+        if witnesses is None or witnesses.quorum == NO_QUORUM:
+            return cls(TlogPolicy((log,), {"clock": clock}, {}, "clock"))
+        known = {"clock": clock} | dict(witnesses.witnesses)
+        return cls(TlogPolicy((log,), known, witnesses.groups, witnesses.quorum, witnesses.urls))
 
     @classmethod
     def parse(cls, text: str) -> NetworkPolicy:

@@ -6,6 +6,9 @@
     ledger    database                   LedgerService
     node      registry, policy, ledger,  PeerService (other nodes), OwnerService and OperatorService
               database (the ledger's)
+    witness   nothing                    add-checkpoint, over HTTP
+
+The logs of the registry and of the ledger are public, and served over HTTP too.
 
 A needed role that is in this process is reached over an in-process channel, any other over the network;
 nobody can tell the difference. Roles start in the table's order and stop in reverse; ready is when all are.
@@ -17,14 +20,17 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import asyncpg
 import grpc
 import structlog
 import uvloop
+from aiohttp import web
 from indai.client.addresses import parse_address
 from indai.client.cell import cell_channel, cell_identity, registry_channel
 from indai.client.channels import CheckedChannel
@@ -34,6 +40,7 @@ from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
 from indai.node import auth
 from indai.node.clock import DatabaseClock
+from indai.node.http_server import HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
@@ -45,6 +52,7 @@ from indai.node.store import SCHEMA as NODE
 from indai.policy.servicer import PolicyService
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.protocol.handles import Handle
+from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
 from indai.registry.service import Registry
 from indai.registry.servicer import RegistryServicer
 from indai.registry.store import SCHEMA as REGISTRY
@@ -53,7 +61,10 @@ from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import DatabaseUrls, open_pool
 from indai.tlog.append import SCHEMA as TLOG
 from indai.tlog.append import begin, fenced
+from indai.tlog.reader import LogReader
 from indai.tlog.signer import LogSigner
+from indai.tlog.tileserver import PublicLog, tile_routes
+from indai.tlog.witness import Witness, witness_routes
 from indai.v1 import ledger_pb2_grpc, policy_pb2_grpc, registry_pb2_grpc
 
 POLICY = Schema("policy", "indai.policy")
@@ -62,8 +73,9 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "policy": (POLICY,),
     "ledger": (TLOG, LEDGER),
     "node": (TLOG, LEDGER, NODE),
+    "witness": (),
 }
-NEEDS = {"registry": (), "policy": (), "ledger": (), "node": ("registry", "policy", "ledger")}
+NEEDS = {"registry": (), "policy": (), "ledger": (), "node": ("registry", "policy", "ledger"), "witness": ()}
 
 DATABASE_CHECK_S = 1.0
 CELL_TOKEN = "INDAI_CELL_TOKEN"  # noqa: S105 - the variable's name
@@ -110,6 +122,9 @@ async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
             await process.start_ledger()
         if "node" in settings.roles:
             await process.start_node(enrol)
+        if "witness" in settings.roles:
+            process.start_witness()
+        await process.start_http()
         yield RunInfo(settings.node_handle, process.addresses, process.fenced)
 
 
@@ -129,10 +144,19 @@ def _check(settings: Settings) -> None:
             "A node of somebody else's registry needs that network's policy file.",
             hint="copy network.policy from the registry's data directory and give it with --network",
         )
+    if "witness" in settings.roles and settings.network is None:
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            "A witness needs a policy file that names the logs to watch.",
+            hint="copy network.policy from the registry's data directory and give it with --network",
+        )
 
 
-async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asyncpg.Pool:
-    """The database of this process, migrated: the one `INDAI_DATABASE_URL` names, or an embedded one."""
+async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asyncpg.Pool | None:
+    """The database of this process, migrated: the one `INDAI_DATABASE_URL` names, or an embedded one. None
+    when no role needs any."""
+    if not any(SCHEMAS[role] for role in settings.roles):
+        return None
     urls = DatabaseUrls.from_environment(os.environ)
     if urls is None:
         server = EmbeddedPostgres(settings.data / "postgres")
@@ -170,6 +194,7 @@ class _Process:
         self._identity = self._keyring.tls_identity(settings.node_handle)
         self._local: dict[str, Sequence[Service]] = {}
         self._network: NetworkPolicy | None = None
+        self._routes: list[web.RouteDef] = []
         self.addresses: dict[str, str] = {}
         self.fenced = asyncio.Event()
 
@@ -178,12 +203,18 @@ class _Process:
             f"{self._settings.authority}/registry", f"{self._settings.authority}/clock"
         )
         clock = await DatabaseClock.start(self._pool)
+        witnesses = _policy_file(self._settings.witnesses) if self._settings.witnesses else None
         registry = await self._stack.enter_async_context(
-            Registry.open(self._pool, keys, self._settings.data / "heads", clock)
+            Registry.open(self._pool, keys, self._settings.data / "heads", clock, witnesses)
         )
-        self._network = NetworkPolicy.of_registry(keys.verifier, keys.time_verifier)
+        self._network = NetworkPolicy.of_registry(keys.verifier, keys.time_verifier, witnesses)
         self._network.dump(self._settings.data / "network.policy")
         servicer = RegistryServicer(registry)
+
+        async def newest() -> bytes:
+            return (await registry.view()).note
+
+        self._routes += tile_routes(PublicLog(registry.origin, registry.reader, newest))
         await self._serve(
             "registry", [Service(registry_pb2_grpc.add_RegistryServiceServicer_to_server, servicer)]
         )
@@ -204,6 +235,7 @@ class _Process:
             self._settings.node_handle, origin, keys.verifier.vkey, self._trusted().network
         )
         servicer = LedgerService(self._pool, signer, identity, clock)
+        self._routes += tile_routes(PublicLog(origin, LogReader(self._pool, origin), signer.publish))
         await self._serve_inside(
             "ledger", [Service(ledger_pb2_grpc.add_LedgerServiceServicer_to_server, servicer)]
         )
@@ -230,6 +262,24 @@ class _Process:
         self.fenced = role.fenced
         self.addresses["peer"] = role.peer.address
         await self._serve("owner", role.owner_services)
+
+    def start_witness(self) -> None:
+        """Beside other roles or alone; its vkey, for policy files, is in `witness.vkey`."""
+        data, name = self._settings.data, f"{self._settings.node_handle}/witness"
+        logs = _policy_file(self._settings.network).logs if self._settings.network else ()
+        key = self._keyring.signing_key(f"witness {name}")
+        clock = lambda: time.time_ns() // 1_000_000  # noqa: E731 - there may be no database to ask
+        witness = self._stack.enter_context(Witness.open(name, key, logs, data / "witness", clock))
+        (data / "witness.vkey").write_text(f"{witness.verifier.vkey}\n")
+        self._routes += witness_routes(witness)
+
+    async def start_http(self) -> None:
+        """The port for what is public: tiles of this process's logs, and the witness."""
+        if self._routes:
+            bind, certificate = self._settings.bind("http"), self._settings.tls_certificate
+            server = await HttpServer.start(bind, self._routes, certificate)
+            self._stack.push_async_callback(server.stop)
+            self.addresses["http"] = server.address
 
     async def _serve_inside(self, name: str, services: Sequence[Service]) -> None:
         """Serve the cell's own roles: no port unless one is asked for, and then with the cell's token."""
@@ -291,3 +341,12 @@ class _Process:
                 Reason.INVALID_ARGUMENT, "The network's policy file is missing.", hint="--network FILE"
             )
         return self._network
+
+
+def _policy_file(path: Path) -> TlogPolicy:
+    try:
+        return parse_policy(path.read_bytes())
+    except OSError as error:
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT, f"The policy file {path} cannot be read: {error.strerror}."
+        ) from None

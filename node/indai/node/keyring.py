@@ -25,7 +25,7 @@ class Keyring:
     def log_keys(self, origin: str, time_name: str) -> LogKeys:
         """The two keys of a log: its own, and the one that vouches for the time of its heads."""
         return LogKeys(
-            origin, self._signing_key(f"log {origin}"), time_name, self._signing_key(f"time {origin}")
+            origin, self.signing_key(f"log {origin}"), time_name, self.signing_key(f"time {origin}")
         )
 
     def tls_identity(self, common_name: str) -> NodeIdentity:
@@ -39,7 +39,8 @@ class Keyring:
         begin = sealed.index(b"-----BEGIN CERTIFICATE")
         return NodeIdentity(sealed[:begin], sealed[begin:], spki_sha256(sealed[begin:]))
 
-    def _signing_key(self, name: str) -> SigningKey:
+    def signing_key(self, name: str) -> SigningKey:
+        """The key kept under `name`, made at the first call."""
         seed = self._read(name)
         if seed is not None:
             return SigningKey.from_seed(seed)

@@ -9,6 +9,8 @@ from pathlib import Path
 from indai.client.addresses import parse_address
 
 ROLES = ("registry", "policy", "ledger", "node")
+"""What runs when nothing else is asked for."""
+ALL_ROLES = (*ROLES, "witness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,9 @@ class Settings:
     """One process: its roles, where its data lies, where it listens, where its neighbours are.
 
     A role that is not in `roles` and is needed by one that is must have its address here. `listen` and
-    `neighbours` map a role to `host:port`; the node's two ports are `peer` and `owner`.
+    `neighbours` map a role to `host:port`; the node's two ports are `peer` and `owner`, and the public logs
+    and the witness are on `http`. `network` is the network's policy file; a witness knows the logs in it.
+    `witnesses` is the registry's own: a tlog-policy with witnesses, their URLs and their quorum.
     """
 
     data: Path
@@ -26,6 +30,7 @@ class Settings:
     listen: dict[str, str] = field(default_factory=dict)
     neighbours: dict[str, str] = field(default_factory=dict)
     network: Path | None = None
+    witnesses: Path | None = None
     advertise: str = ""
     private_peers: bool = False
     tls: str = "auto"

@@ -174,15 +174,30 @@ def verify_consistency(
         if hashes or old_root != new_root:
             raise _bad(f"There are two roots for size {old_size}, or a proof where none belongs", "LOG-02")
         return
-    _verify_growth(old_size, old_root, new_size, new_root, hashes)
-
-
-def _verify_growth(
-    old_size: int, old_root: bytes, new_size: int, new_root: bytes, hashes: list[bytes]
-) -> None:
     # A perfect old tree is itself the first node of the path, so the proof leaves it out.
     if old_size & (old_size - 1) == 0:
         hashes = [old_root, *hashes]
+    if _climb(old_size, new_size, hashes) != (old_root, new_root):
+        raise _bad(f"The consistency proof does not lead from size {old_size} to size {new_size}", "LOG-02")
+
+
+def prefix_root(old_size: int, new_size: int, new_root: bytes, proof: Sequence[bytes]) -> bytes | None:
+    """The root that the first `old_size` leaves of a tree have, as a consistency proof to its root shows.
+
+    None where the proof does not lead to `new_root`, and for a size that is a power of two: there the proof
+    leaves that root out.
+    """
+    if not 0 < old_size < new_size < MAX_SIZE or old_size & (old_size - 1) == 0:
+        return None
+    try:
+        old, new = _climb(old_size, new_size, _checked(proof, "LOG-02"))
+    except ProtocolError:
+        return None
+    return old if new == new_root else None
+
+
+def _climb(old_size: int, new_size: int, hashes: list[bytes]) -> tuple[bytes, bytes]:
+    """The roots of the old and the new tree to which a consistency proof leads."""
     if not hashes:
         raise _bad("The consistency proof is too short", "LOG-02")
     node, last = old_size - 1, new_size - 1
@@ -199,8 +214,9 @@ def _verify_growth(
         else:
             new = node_hash(new, sibling)
         node, last = node >> 1, last >> 1
-    if last or old != old_root or new != new_root:
-        raise _bad(f"The consistency proof does not lead from size {old_size} to size {new_size}", "LOG-02")
+    if last:
+        raise _bad("The consistency proof is too short", "LOG-02")
+    return old, new
 
 
 def _path(index: int, low: int, high: int) -> list[list[Node]]:

@@ -127,6 +127,22 @@ _RULES = (
     Rule("LOG-07", "A ledger leaf has 42 bytes and opens only to the envelope it was made for.", _LOGS),
     Rule("LOG-08", "A tile holds 1 to 256 hashes or entries, all of them.", _LOGS),
     Rule(
+        "WIT-01",
+        "A submission to a witness is an old size, at most 63 hashes and a checkpoint, in its one form.",
+        _LOGS,
+    ),
+    Rule(
+        "WIT-02",
+        "A witness cosigns what a log it knows has signed and proved to extend the last head it cosigned.",
+        _LOGS,
+    ),
+    Rule("WIT-03", "A witness keeps a head durably before it answers, and never goes back.", _LOGS),
+    Rule(
+        "FRD-01",
+        "Two histories are proved only by two heads that the log itself signed and that exclude each other.",
+        _LOGS,
+    ),
+    Rule(
         "NEG-01",
         "A message says exactly one thing; a commitment has one signature or all, anything else one.",
         _MESSAGE,

@@ -38,12 +38,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class TlogPolicy:
-    """A parsed policy. Names of witnesses and groups mean something inside the policy only."""
+    """A parsed policy. Names of witnesses and groups mean something inside the policy only.
+
+    `urls` has the submission prefix of each witness for which the file names one.
+    """
 
     logs: tuple[Verifier, ...]
     witnesses: Mapping[str, Verifier] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     quorum: str = NO_QUORUM
+    urls: Mapping[str, str] = field(default_factory=dict)
 
     def open(self, raw: bytes) -> tuple[Checkpoint, tuple[VerifiedSignature, ...]]:
         """Open a checkpoint of one of the logs under the quorum.
@@ -77,7 +81,10 @@ class TlogPolicy:
     def format(self) -> str:
         """The text of this policy, as `parse_policy` reads it."""
         lines = [f"log {log.vkey}" for log in self.logs]
-        lines += [f"witness {name} {verifier.vkey}" for name, verifier in self.witnesses.items()]
+        lines += [
+            f"witness {name} {verifier.vkey} {self.urls.get(name, '')}".rstrip()
+            for name, verifier in self.witnesses.items()
+        ]
         lines += [
             f"group {name} {group.threshold} {' '.join(group.members)}" for name, group in self.groups.items()
         ]
@@ -118,7 +125,7 @@ def parse_policy(raw: bytes) -> TlogPolicy:
             raise InvalidInput(Reason.INVALID_ARGUMENT, message) from None
     if reading.quorum is None:
         raise InvalidInput(Reason.INVALID_ARGUMENT, "The log policy has no quorum line.")
-    return TlogPolicy(tuple(reading.logs), reading.witnesses, reading.groups, reading.quorum)
+    return TlogPolicy(tuple(reading.logs), reading.witnesses, reading.groups, reading.quorum, reading.urls)
 
 
 class _Reading:
@@ -129,6 +136,7 @@ class _Reading:
         self.witnesses: dict[str, Verifier] = {}
         self.groups: dict[str, Group] = {}
         self.quorum: str | None = None
+        self.urls: dict[str, str] = {}
         self._members: set[str] = set()
 
     def line(self, line: str) -> None:
@@ -144,6 +152,7 @@ class _Reading:
             case ["witness", name, vkey, *url] if len(url) <= 1:
                 self._define(name)
                 self.witnesses[name] = _key(vkey, self.witnesses.values(), _WITNESS_TYPES)
+                self.urls |= {name: url[0]} if url else {}
             case ["group", name, threshold, *members] if members:
                 self._define(name)
                 self.groups[name] = self._group(threshold, members)

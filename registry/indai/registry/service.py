@@ -3,6 +3,9 @@
 One transaction writes a batch: the operations, the map's tiles and, last, the leaves; it stands or falls as
 one, and that COMMIT is the commit point. Then the log's head is signed, and only then anybody is answered.
 One process writes a log: another that takes it over fences this one, at the append and at the signature.
+
+A head is shown when the quorum of the log's witnesses has cosigned it; nothing waits for them but what needs
+that very head: look-ups go on with the one shown last.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +23,13 @@ from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.handles import Handle
 from indai.protocol.registryleaf import KIND, parse_registry_leaf
 from indai.protocol.sparsemap import EMPTY, Proof, SparseMap, map_key
+from indai.protocol.tlogpolicy import TlogPolicy
 from indai.registry.memory import Delta, Memory, TileMissing, prefixes
 from indai.registry.records import Batch, Record, Submission, plan, read_submission
 from indai.registry.store import Store
 from indai.storage.pool import transaction
 from indai.tlog.append import Entry, Writer, append, settle, take_over
+from indai.tlog.cosigners import Cosigners
 from indai.tlog.reader import LogReader
 from indai.tlog.sequencer import GroupCommit
 from indai.tlog.signer import LogKeys, LogSigner
@@ -75,33 +80,45 @@ class Registry:
         self._memory = Memory()
         self._view: View | None = None
         self._signing_rests_until = 0
-        # One head is signed at a time, and `_view` and `_memory` change together after it.
+        self._cosigners: Cosigners | None = None
+        # One head is signed and cosigned at a time, and `_view` and `_memory` change together after it. Who
+        # has a view to answer with never waits for this.
         self._publishing = asyncio.Lock()
         self._group = GroupCommit(pool, self._write, self._look_up, max_waiting=MAX_WAITING)
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, pool: asyncpg.Pool, keys: LogKeys, directory: Path, clock: Callable[[], int]
+        cls,
+        pool: asyncpg.Pool,
+        keys: LogKeys,
+        directory: Path,
+        clock: Callable[[], int],
+        witnesses: TlogPolicy | None = None,
     ) -> AsyncIterator[Registry]:
         """Take over the log `<authority>/registry` and serve it until the block ends.
 
-        `directory` keeps the last signed head outside the database; `clock` gives ms since the epoch. Raises
+        `directory` keeps the last signed head outside the database; `clock` gives ms since the epoch;
+        `witnesses` names those who must cosign a head before it is shown, with their URLs and quorum. Raises
         IndaiError: LOG_ROLLED_BACK for a database older than that head, INTERNAL when map and log disagree.
         """
         writer = await take_over(pool, keys.origin)
         signer = await LogSigner.open(pool, keys, directory, clock)
         authority = str(Handle.parse(keys.origin.removesuffix("/registry")))
         registry = cls(pool, authority, writer, signer, clock)
-        await registry._check_map(await registry.publish())
-        renewal = asyncio.create_task(registry._renew())
-        try:
-            async with registry._group:
-                yield registry
-        finally:
-            renewal.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewal
+        async with AsyncExitStack() as stack:
+            if witnesses is not None:
+                cosigners = Cosigners(witnesses, keys.verifier, registry.reader.consistency_proof)
+                registry._cosigners = await stack.enter_async_context(cosigners)
+            await registry._check_map(await registry._first_view())
+            renewal = asyncio.create_task(registry._renew())
+            try:
+                async with registry._group:
+                    yield registry
+            finally:
+                renewal.cancel()
+                with suppress(asyncio.CancelledError):
+                    await renewal
 
     async def submit(self, raw: bytes) -> tuple[str, int]:
         """Append an operation (a serialised Envelope); its handle and log index, under a signed head.
@@ -138,7 +155,7 @@ class Registry:
         """The last signed head; signs again when it is old, and answers the old one when that fails."""
         view = self._current()
         now = self._clock()
-        if now - view.time_ms < REISSUE_MS or now < self._signing_rests_until:
+        if now - view.time_ms < REISSUE_MS or now < self._signing_rests_until or self._publishing.locked():
             return view
         try:
             return await self.publish(older_than=view)
@@ -149,26 +166,47 @@ class Registry:
             return view
 
     async def publish(self, *, above: int = -1, older_than: View | None = None) -> View:
-        """Sign the head of all that is committed, unless one above that index, or a newer one, is there."""
+        """Show the head of all that is committed, unless one above that index, or a newer one, is there.
+
+        Raises Unavailable (STALE_HEAD) when the witnesses do not reach their quorum.
+        """
         async with self._publishing:
             view = self._view
             if view is not None and (view.size > above >= 0 or (older_than and view is not older_than)):
                 return view
             note = await self._signer.publish()
-            size = read_checkpoint(note).size
-            if view is not None and view.size == size:
-                root, leaf, proof = view.map_root, view.last_leaf, view.last_leaf_proof
-            else:
-                root, leaf, proof = await self._last_leaf(size)
-            # No await between these two: a look-up sees both or neither.
-            self._memory.publish(size)
-            self._view = View(note, size, self._clock(), root, leaf, proof)
-            return self._view
+            if self._cosigners is not None:
+                note = await self._cosigners.cosign(note)
+            return await self._show(note, self._clock())
+
+    async def _first_view(self) -> View:
+        """What to begin with: when the witnesses are out of reach, a head that their clients don't believe
+        yet; it is tried again soon."""
+        try:
+            return await self.publish()
+        except Unavailable as error:
+            if self._cosigners is None:
+                raise
+            _log.warning("the registry starts without its witnesses: %s", error)
+            return await self._show(await self.reader.checkpoint(), 0)
+
+    async def _show(self, note: bytes, time_ms: int) -> View:
+        """Make this head the one that everything is answered for."""
+        view, size = self._view, read_checkpoint(note).size
+        if view is not None and view.size == size:
+            root, leaf, proof = view.map_root, view.last_leaf, view.last_leaf_proof
+        else:
+            root, leaf, proof = await self._last_leaf(size)
+        # No await between these two: a look-up sees both or neither.
+        self._memory.publish(size)
+        self._view = View(note, size, time_ms, root, leaf, proof)
+        return self._view
 
     async def _renew(self) -> None:
         """Sign the head again every few seconds until cancelled, so that a log at rest stays fresh."""
         while True:
-            await asyncio.sleep(REISSUE_MS / 1000)
+            resting = self._signing_rests_until > self._clock()
+            await asyncio.sleep((RETRY_MS if resting else REISSUE_MS) / 1000)
             await self.view()
 
     def _current(self) -> View:

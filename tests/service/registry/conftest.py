@@ -17,6 +17,7 @@ from indai.node.server import RpcServer
 from indai.node.service import Service
 from indai.protocol.envelope import Envelope
 from indai.protocol.keys import SigningKey
+from indai.protocol.tlogpolicy import TlogPolicy
 from indai.registry.service import Registry
 from indai.registry.servicer import RegistryServicer
 from indai.tlog.signer import LogKeys
@@ -99,8 +100,10 @@ class Rig:
 
 
 @asynccontextmanager
-async def run_registry(pool: Any, directory: Path, clock: Clock) -> AsyncIterator[Rig]:
-    async with Registry.open(pool, KEYS, directory, clock) as registry:
+async def run_registry(
+    pool: Any, directory: Path, clock: Clock, witnesses: TlogPolicy | None = None
+) -> AsyncIterator[Rig]:
+    async with Registry.open(pool, KEYS, directory, clock, witnesses) as registry:
         liar = Liar(RegistryServicer(registry))
         add = registry_pb2_grpc.add_RegistryServiceServicer_to_server
         server = await RpcServer.start("127.0.0.1:0", [Service(add, liar)])

@@ -1,0 +1,152 @@
+"""Evidence that a log has signed two histories, as a file that anyone can check: `indai-fraud/v1`.
+
+Three JSON lines, or four: the header (the log's key), two notes that the log signed, smaller first, and for
+notes of different sizes the *prefix*: a consistency proof by which the larger tree begins with another tree
+than the smaller note says. Two notes of one size with different roots prove the fraud by themselves; so does
+a pair with a valid prefix. Without it, two sizes are only a pair that somebody could not reconcile: a mirror
+of the log tells (`indai.client.audit`). Nothing else counts: without the log's own two signatures there is no
+evidence, so nobody can frame a log.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from indai.client.statefile import replace_file
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason
+from indai.protocol.merkle import HASH_SIZE, prefix_root, verify_consistency
+from indai.protocol.note import Verifier, decode_base64, parse_vkey
+from indai.protocol.quoting import quoted
+
+FORMAT = "indai-fraud/v1"
+MAX_FILE = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """`root` of the first leaves of the larger tree, as many as the smaller note has, and its proof."""
+
+    root: bytes
+    hashes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Two notes of the log with this key that were seen to exclude each other."""
+
+    log: Verifier
+    smaller: bytes
+    larger: bytes
+    prefix: Prefix | None = None
+
+    @classmethod
+    def of(cls, log: Verifier, one: bytes, other: bytes, proof: Sequence[bytes] = ()) -> Evidence:
+        """Evidence from two notes, and the consistency proof that failed between them, if there was one.
+
+        Raises ProtocolError when either note is not the log's, or when the two do not exclude each other.
+        """
+        smaller, larger = sorted((one, other), key=lambda note: open_checkpoint(note, log)[0].size)
+        small, large = open_checkpoint(smaller, log)[0], open_checkpoint(larger, log)[0]
+        root = prefix_root(small.size, large.size, large.root, proof)
+        prefix = Prefix(root, tuple(proof)) if root is not None and root != small.root else None
+        evidence = cls(log, smaller, larger, prefix)
+        evidence.heads()
+        return evidence
+
+    def heads(self) -> tuple[Checkpoint, Checkpoint]:
+        """Both heads, verified; raises ProtocolError when this is evidence of nothing."""
+        small = open_checkpoint(self.smaller, self.log)[0]
+        large = open_checkpoint(self.larger, self.log)[0]
+        if small.size > large.size or (small.size, small.root) == (large.size, large.root):
+            raise _nothing("the two notes do not contradict each other")
+        if small.size == large.size and self.prefix is not None:
+            raise _nothing("two notes of one size need no proof between them")
+        if self.prefix is not None:
+            verify_consistency(small.size, self.prefix.root, large.size, large.root, self.prefix.hashes)
+            if self.prefix.root == small.root:
+                raise _nothing("the larger tree begins with the smaller one")
+        return small, large
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether the file alone proves the fraud; raises as `heads`."""
+        small, large = self.heads()
+        return small.size == large.size or self.prefix is not None
+
+    def encode(self) -> bytes:
+        """The file's bytes; one encoding for each value."""
+        lines = [
+            {"type": "header", "format": FORMAT, "log": self.log.name, "vkey": self.log.vkey},
+            {"type": "note", "note": self.smaller.decode("utf-8")},
+            {"type": "note", "note": self.larger.decode("utf-8")},
+        ]
+        text = [json.dumps(line, separators=(",", ":")) for line in lines]
+        if self.prefix is not None:
+            hashes = [_text(hashed) for hashed in self.prefix.hashes]
+            prefix = {"type": "prefix", "root": _text(self.prefix.root), "hashes": hashes}
+            text.append(json.dumps(prefix, separators=(",", ":")))
+        return "".join(f"{line}\n" for line in text).encode("ascii")
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Evidence:
+        """Read a file, verifying nothing; raises InvalidInput(INVALID_EXPORT)."""
+        try:
+            header, one, other, *rest = [json.loads(line) for line in raw.splitlines()]
+            evidence = cls(parse_vkey(header["vkey"]), one["note"].encode(), other["note"].encode())
+            if rest:
+                hashes = tuple(_bytes(hashed) for hashed in rest[0]["hashes"])
+                evidence = replace(evidence, prefix=Prefix(_bytes(rest[0]["root"]), hashes))
+            same = evidence.encode() == raw
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndaiError):
+            same = False
+        if not same:
+            raise InvalidInput(Reason.INVALID_EXPORT, f"This is not a file of the format {FORMAT}.")
+        return evidence
+
+    def write(self, directory: Path) -> Path:
+        """Keep it as a file of a name of its own; the path. Raises Unavailable(STORAGE_FULL)."""
+        small, large = self.heads()
+        name = self.log.name.replace("/", "_")
+        roots = f"{small.root.hex()[:8]}-{large.root.hex()[:8]}"
+        path = directory / f"fraud-{name}-{small.size}-{large.size}-{roots}.jsonl"
+        replace_file(path, self.encode())
+        return path
+
+
+def is_evidence(path: Path) -> bool:
+    """Whether a file calls itself evidence of fraud."""
+    try:
+        with path.open("rb") as file:
+            return file.read(80).startswith(f'{{"type":"header","format":"{FORMAT}"'.encode())
+    except OSError:
+        return False
+
+
+def read_evidence(path: Path) -> Evidence:
+    """Read a file, verifying nothing; raises InvalidInput(INVALID_EXPORT)."""
+    try:
+        with path.open("rb") as file:
+            return Evidence.parse(file.read(MAX_FILE))
+    except OSError as error:
+        message = f"The file {quoted(str(path))} cannot be read: {error.strerror or error}."
+        raise InvalidInput(Reason.INVALID_EXPORT, message, hint="check the path") from None
+
+
+def _text(hashed: bytes) -> str:
+    return base64.b64encode(hashed).decode("ascii")
+
+
+def _bytes(text: str) -> bytes:
+    hashed = decode_base64(text)
+    if hashed is None or len(hashed) != HASH_SIZE:
+        raise ValueError(text)
+    return hashed
+
+
+def _nothing(why: str) -> ProtocolError:
+    return ProtocolError(Reason.BAD_PROOF, f"This is evidence of nothing: {why}.", rule="FRD-01")
