@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,7 @@ class Cell:
 
     base: Path
     token: str
+    node_key: str
     databases: dict[str, Database]
     environment: Callable[[str, str], None]
     addresses: dict[str, str] = field(default_factory=dict)
@@ -46,6 +49,7 @@ class Cell:
         self.environment("INDAI_DATABASE_URL", database.dsn)
         self.environment("INDAI_DATABASE_ADMIN_URL", database.admin_dsn)
         self.environment("INDAI_CELL_TOKEN", self.token)
+        self.environment("INDAI_NODE_KEY", self.node_key)
         network = self.base / "registry" / "network.policy"
         settings = Settings(
             data=self.base / name,
@@ -69,7 +73,9 @@ async def cell(
 ) -> Cell:
     registry, shared, policy = [await make_database() for _ in range(3)]
     databases = {"registry": registry, "ledger": shared, "node": shared, "policy": policy}
-    return Cell(tmp_path, new_token().text, databases, monkeypatch.setenv)
+    return Cell(
+        tmp_path, new_token().text, base64.b64encode(os.urandom(32)).decode(), databases, monkeypatch.setenv
+    )
 
 
 async def test_roles_apart_find_each_other_and_a_restarted_ledger_leaves_the_node_its_log(cell: Cell) -> None:

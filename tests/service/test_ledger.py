@@ -13,11 +13,12 @@ import pytest
 from indai.client.audit import Verdict, audit
 from indai.client.exports import ExportWriter, LeafLine, OpenLeafLine, read_lines
 from indai.client.receipts import verify_receipt
-from indai.ledger.entries import Entry, prepare, record
+from indai.ledger.entries import Entry, erase, prepare, record
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
+from indai.ledger.vault import Sealed, Vault, entry_name
 from indai.protocol.checkpoint import open_checkpoint
-from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolError, Reason
 from indai.protocol.leaf import LeafKind, LedgerLeaf
 from indai.protocol.merkle import verify_consistency
 from indai.protocol.note import Signer
@@ -30,6 +31,7 @@ from indai.v1 import ledger_pb2 as pb
 from tests.unit.audit.worlds import ALICE, BOB, NOW, Deal, Node, World, key, write
 
 LOG = "ind.ai/node-a/ledger/2026"
+VAULT = Vault(b"\x07" * 32)
 CONTEXT: Any = None  # the service asks nothing of its caller
 
 
@@ -42,7 +44,7 @@ async def commit(
     pool: asyncpg.Pool, writer: Writer, entries: Sequence[Entry], expected_size: int | None = None
 ) -> list[int]:
     async with transaction(pool, sorted({one.owner for one in entries})) as connection:
-        return await record(connection, writer.log, writer.epoch, entries, expected_size)
+        return await record(connection, writer.log, writer.epoch, entries, VAULT, expected_size)
 
 
 async def service_of(pool: asyncpg.Pool, folder: Path, node: Node | None = None) -> LedgerService:
@@ -53,7 +55,7 @@ async def service_of(pool: asyncpg.Pool, folder: Path, node: Node | None = None)
     identity = LedgerIdentity(
         node.handle if node else "ind.ai/node-a", log, Signer(log, log_key).verifier.vkey, network
     )
-    return LedgerService(pool, signer, identity, lambda: NOW)
+    return LedgerService(pool, signer, identity, VAULT, lambda: NOW)
 
 
 async def exported(
@@ -86,8 +88,13 @@ async def test_the_same_entry_is_recorded_once(pool: asyncpg.Pool, writer: Write
     assert again.opening != first.opening
     assert await commit(pool, writer, [entry(3), again]) == [2, 0]
     async with transaction(pool, [ALICE]) as connection:
-        openings = await connection.fetch("SELECT opening FROM ledger.contents WHERE mid = $1", first.mid)
-    assert [row["opening"] for row in openings] == [first.opening]
+        rows = await connection.fetch(
+            "SELECT content, key FROM ledger.contents JOIN ledger.content_keys USING (log, idx)"
+            " WHERE mid = $1",
+            first.mid,
+        )
+    name = entry_name(first.owner, first.mid, first.kind)
+    assert [VAULT.open(name, Sealed(*row))[1] for row in rows] == [first.opening]
 
 
 async def test_one_entry_recorded_by_many_at_once_is_one_leaf(pool: asyncpg.Pool, writer: Writer) -> None:
@@ -134,7 +141,7 @@ async def test_a_session_sees_and_writes_its_owners_contents_only(pool: asyncpg.
         assert await connection.fetch("SELECT owner FROM ledger.contents") == []
     with pytest.raises(Exception, match=r"unexpected error|row-level"):
         async with transaction(pool, [BOB]) as connection:
-            await record(connection, LOG, writer.epoch, [entry(3, ALICE)])
+            await record(connection, LOG, writer.epoch, [entry(3, ALICE)], VAULT)
 
 
 async def test_the_checkpoint_covers_everything_committed(
@@ -174,6 +181,65 @@ async def test_a_cose_receipt_verifies_offline(pool: asyncpg.Pool, writer: Write
     proved = verify_receipt(response.proof, response.leaf, [(LOG, vkey)])
     assert (proved.index, proved.size, response.leaf) == (2, 5, mine.leaf)
     assert proved.leaf.opens(response.opening, mine.envelope)
+
+
+async def test_no_table_holds_a_content_that_can_be_read(database: Any, writer: Writer) -> None:
+    mine = entry(1, envelope=b"the terms of this deal")
+    await commit(database.pool, writer, [mine])
+    async with transaction(database.pool, [ALICE]) as connection:
+        for table in ("contents", "content_keys"):
+            rows = await connection.fetch(f"SELECT * FROM ledger.{table}")  # noqa: S608
+            stored = b"".join(value for row in rows for value in row.values() if isinstance(value, bytes))
+            assert stored
+            assert b"the terms" not in stored
+            assert mine.opening not in stored
+
+
+async def test_an_erased_content_is_gone_and_its_leaf_stays(
+    database: Any, writer: Writer, tmp_path: Path
+) -> None:
+    pool = database.pool
+    service, mine = await service_of(pool, tmp_path), entry(2)
+    about = prepare(ALICE, mine.mid, LeafKind.DECISION, b"why", NOW)
+    await commit(pool, writer, [entry(1), mine, about, entry(3, BOB), entry(4)])
+    async with transaction(pool, [ALICE]) as connection:
+        assert await erase(connection, LOG, ALICE, [mine.mid]) == 2
+        assert await erase(connection, LOG, ALICE, [mine.mid]) == 0
+    records = [one for _, one in read_lines("export", await exported(service))]
+    assert [type(one) for one in records if isinstance(one, LeafLine | OpenLeafLine)] == [
+        OpenLeafLine,
+        LeafLine,
+        LeafLine,
+        OpenLeafLine,
+        OpenLeafLine,
+    ]
+    proof = await service.GetReceiptProof(pb.GetReceiptProofRequest(owner=ALICE, mid=mine.mid), CONTEXT)
+    TlogProof.parse(proof.proof).verify(mine.leaf, Signer(LOG, key("ledger")).verifier)
+    assert proof.opening == b""
+    async with transaction(pool, [ALICE]) as connection:
+        for table in ("contents", "content_keys"):
+            rows = await connection.fetch(f"SELECT idx FROM ledger.{table} ORDER BY idx")  # noqa: S608
+            assert [row["idx"] for row in rows] == [0, 4]
+        erased = await connection.fetch("SELECT idx FROM ledger.erasures ORDER BY idx")
+    assert [row["idx"] for row in erased] == [1, 2]
+    # Recorded again it gets its old place, and what was erased is not written again.
+    assert await commit(pool, writer, [entry(2)]) == [1]
+    async with transaction(pool, [ALICE]) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM ledger.contents WHERE idx = 1") == 0
+
+
+async def test_only_the_owner_erases_and_only_by_the_function(pool: asyncpg.Pool, writer: Writer) -> None:
+    await commit(pool, writer, [entry(1, ALICE), entry(2, BOB)])
+    for session, owner in ((BOB, ALICE), ("", ALICE)):
+        with pytest.raises(IndaiError):
+            async with transaction(pool, [session] if session else []) as connection:
+                await erase(connection, LOG, owner, [entry(1).mid])
+    async with transaction(pool, [BOB]) as connection:
+        assert await erase(connection, LOG, BOB, [entry(1).mid]) == 0
+    for table in ("contents", "content_keys", "erasures"):
+        with pytest.raises(IndaiError):
+            async with transaction(pool, [ALICE]) as connection:
+                await connection.execute(f"DELETE FROM ledger.{table}")  # noqa: S608
 
 
 async def test_somebody_elses_entry_is_not_found(pool: asyncpg.Pool, writer: Writer, tmp_path: Path) -> None:

@@ -38,13 +38,14 @@ from indai.client.network import NetworkPolicy
 from indai.ledger.entries import SCHEMA as LEDGER
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
+from indai.ledger.vault import Vault
 from indai.node import auth
 from indai.node.clock import DatabaseClock
 from indai.node.http_server import HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
-from indai.node.node_role import Enrol, Neighbours, NodePlan, node_role
+from indai.node.node_role import CONTENT_KEY, Enrol, Neighbours, NodePlan, node_role
 from indai.node.server import RpcServer, TlsMode, owner_credentials
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
@@ -234,7 +235,8 @@ class _Process:
         identity = LedgerIdentity(
             self._settings.node_handle, origin, keys.verifier.vkey, self._trusted().network
         )
-        servicer = LedgerService(self._pool, signer, identity, clock)
+        vault = Vault(self._keystore.derive(CONTENT_KEY))
+        servicer = LedgerService(self._pool, signer, identity, vault, clock)
         self._routes += tile_routes(PublicLog(origin, LogReader(self._pool, origin), signer.publish))
         await self._serve_inside(
             "ledger", [Service(ledger_pb2_grpc.add_LedgerServiceServicer_to_server, servicer)]

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from indai.client.resolver import Resolver
 from indai.ledger.entries import Entry
+from indai.ledger.vault import Vault
 from indai.node.agents import Agents
 from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
@@ -71,6 +72,7 @@ class Context:
     clock: DatabaseClock
     ledger: str
     store: Store
+    vault: Vault
 
     def new_id(self) -> bytes:
         """A fresh UUIDv7."""
@@ -139,7 +141,7 @@ class Batch:
         for state in self.threads.values():
             doc.setdefault("new_threads" if state.is_new else "threads", []).append(state.row())
         if self._entries:
-            doc["ledger"] = ledger_rows(self._entries)
+            doc["ledger"] = ledger_rows(self._entries, self._context.vault)
         return doc
 
     async def load(self, store: Store, items: list[Item]) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from indai.ledger.entries import Entry
+from indai.ledger.entries import Entry, seal
+from indai.ledger.vault import Vault
 from indai.node.effects import CalendarWrite
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Row, hexed
@@ -59,16 +60,17 @@ class ThreadState:
         return row | {name: hexed(row[name]) for name in ("thread", "mid", "reserved_mid")}
 
 
-def ledger_rows(entries: Sequence[Entry]) -> list[Row]:
-    """Entries as rows of the section `ledger`, in order."""
+def ledger_rows(entries: Sequence[Entry], vault: Vault) -> list[Row]:
+    """Entries as rows of the section `ledger`, in order: envelope and opening sealed, and the key of that."""
+    sealed = [seal(vault, entry) for entry in entries]
     return [
         {
             "ord": order,
             "owner": entry.owner,
             "mid": hexed(entry.mid),
             "kind": int(entry.kind),
-            "envelope": hexed(entry.envelope),
-            "opening": hexed(entry.opening),
+            "envelope": hexed(sealed[order].content),
+            "opening": hexed(sealed[order].key),
             "leaf": hexed(entry.leaf),
             "time_ms": entry.time_ms,
         }

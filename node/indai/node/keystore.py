@@ -31,18 +31,20 @@ _VERSION: Final = b"\x01"
 _ID_SIZE: Final = 8
 _HEAD_SIZE: Final = 1 + _ID_SIZE
 _PREFIX: Final = b"ind.ai/sealed/v1\n"
+_DERIVED: Final = b"ind.ai/derived/v1\n"
 _GROUP_OR_WORLD: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class KeyStore:
     """Seals and unseals under one node key; shows only the key's id."""
 
-    __slots__ = ("_aead", "key_id")
+    __slots__ = ("_aead", "_node_key", "key_id")
 
     def __init__(self, node_key: bytes) -> None:
         if len(node_key) != Aead.KEY_SIZE:
             raise _error(f"A node key has {Aead.KEY_SIZE} bytes, not {len(node_key)}.", _MAKE_HINT)
         self._aead = Aead(node_key)
+        self._node_key = node_key
         self.key_id = hashlib.sha256(b"ind.ai/node-key-id/v1\n" + node_key).digest()[:_ID_SIZE]
 
     def __repr__(self) -> str:
@@ -51,6 +53,10 @@ class KeyStore:
     def seal(self, plaintext: bytes, context: str) -> bytes:
         """`plaintext` sealed for `context` (such as `agent-key/ind.ai/alice/ed25519:…`), 49 bytes longer."""
         return _VERSION + self.key_id + bytes(self._aead.encrypt(plaintext, _aad(context)))
+
+    def derive(self, purpose: str) -> bytes:
+        """32 secret bytes for another use, which tell nothing about the node key or any other use."""
+        return hashlib.blake2b(_DERIVED + purpose.encode(), key=self._node_key, digest_size=32).digest()
 
     def unseal(self, sealed: bytes, context: str) -> bytes:
         """The plaintext. Raises IndaiError(NODE_KEY) for another node key, context or content."""

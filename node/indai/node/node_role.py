@@ -18,6 +18,7 @@ from indai.client.network import NetworkPolicy
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
 from indai.client.tls import NodeIdentity, peer_server_credentials
+from indai.ledger.vault import Vault
 from indai.node import auth
 from indai.node.agents import Agents
 from indai.node.batch import Context
@@ -38,7 +39,7 @@ from indai.node.server import RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
-from indai.protocol.errors import IndaiError
+from indai.protocol.errors import IndaiError, Reason
 from indai.tlog.append import take_over
 from indai.v1 import ledger_pb2, owner_pb2_grpc, peer_pb2_grpc, registry_pb2
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 TAIL_S = 10.0  # how often the registry's log is read for changed handles
 IDLE_CHECK_S = 60.0
+CONTENT_KEY = "ledger-contents"
 
 log = structlog.get_logger(__name__)
 
@@ -95,14 +97,15 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
     """Start the node, in order; stop it in reverse."""
     async with contextlib.AsyncExitStack() as stack:
         ledger = await plan.neighbours.ledger.GetCheckpoint(ledger_pb2.GetCheckpointRequest())
+        vault = _vault(plan.keystore, ledger.content_key_id)
         clock = await DatabaseClock.start(plan.pool)
         store = Store(plan.pool, ledger.origin)
         writer = await take_over(plan.pool, ledger.origin)
         agents = Agents(plan.pool, plan.keystore, plan.data / "calendars", clock)
         await agents.load()
         resolver = Resolver(plan.neighbours.registry, plan.network, clock, plan.data / "registry-head")
-        policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch)
-        context = Context(agents, resolver, Host(policies, agents, clock), clock, ledger.origin, store)
+        policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
+        context = Context(agents, resolver, Host(policies, agents, clock), clock, ledger.origin, store, vault)
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
         gate = Gate(resolver, agents, clock)
         refusals = Refusals(store, agents, clock)
@@ -183,6 +186,18 @@ def _taker(
         await engine.take(message, verified, reason, sentence)
 
     return take
+
+
+def _vault(keystore: KeyStore, key_id: bytes) -> Vault:
+    """What seals contents for the ledger whose content key has this id."""
+    vault = Vault(keystore.derive(CONTENT_KEY))
+    if vault.key_id != key_id:
+        raise IndaiError(
+            Reason.NODE_KEY,
+            "The node and its ledger run with different node keys: the ledger could not show what is sealed.",
+            hint="give both the same INDAI_NODE_KEY",
+        )
+    return vault
 
 
 async def _tail(resolver: Resolver) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indai.ledger.entries import prepare_policy
+from indai.ledger.vault import Vault
 from indai.node.agents import Agents
 from indai.node.clock import DatabaseClock
 from indai.node.draft import ledger_rows
@@ -27,9 +28,16 @@ class Policies:
     """The policy service, and what of it the ledger must know."""
 
     def __init__(
-        self, stub: PolicyServiceAsyncStub, store: Store, agents: Agents, clock: DatabaseClock, epoch: int
+        self,
+        stub: PolicyServiceAsyncStub,
+        store: Store,
+        agents: Agents,
+        clock: DatabaseClock,
+        epoch: int,
+        vault: Vault,
     ) -> None:
         self._stub = stub
+        self._vault = vault
         self._store = store
         self._agents = agents
         self._clock = clock
@@ -75,5 +83,5 @@ class Policies:
         if key in self._recorded:
             return
         entry = prepare_policy(policy_pb2.PolicyActivation(owner=owner, version=version), self._clock())
-        await self._store.apply([owner], {"ledger": ledger_rows([entry])}, self._epoch, None)
+        await self._store.apply([owner], {"ledger": ledger_rows([entry], self._vault)}, self._epoch, None)
         self._recorded.add(key)

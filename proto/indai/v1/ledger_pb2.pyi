@@ -69,22 +69,26 @@ class GetCheckpointResponse(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     VKEY_FIELD_NUMBER: _builtins.int
+    CONTENT_KEY_ID_FIELD_NUMBER: _builtins.int
     checkpoint: _builtins.bytes
     """Signed note."""
     origin: _builtins.str
     """Origin of the ledger."""
     vkey: _builtins.str
     """Its verifier key, in signed-note form, as the node's record names it."""
+    content_key_id: _builtins.bytes
+    """Id of the key that contents are sealed under. A node that would seal under another one does not start."""
     def __init__(
         self,
         *,
         checkpoint: _builtins.bytes = ...,
         origin: _builtins.str = ...,
         vkey: _builtins.str = ...,
+        content_key_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "origin", b"origin", "vkey", b"vkey"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "content_key_id", b"content_key_id", "origin", b"origin", "vkey", b"vkey"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import asyncpg
+from indai.ledger.vault import Sealed, Vault, entry_name
 from indai.protocol.envelope import message_id, payload_type
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.leaf import OPENING_SIZE, LeafKind, LedgerLeaf, blind
@@ -56,8 +57,8 @@ class Columns(NamedTuple):
     owners: list[str]
     mids: list[bytes]
     kinds: list[int]
-    envelopes: list[bytes]
-    openings: list[bytes]
+    contents: list[bytes]
+    keys: list[bytes]
     leaves: list[bytes]
     times: list[datetime]
 
@@ -90,14 +91,20 @@ def prepare_policy(activation: policy_pb2.PolicyActivation, time_ms: int) -> Ent
     return prepare(activation.owner, mid, LeafKind.POLICY_VERSION, envelope, time_ms)
 
 
-def columns(entries: Sequence[Entry]) -> Columns:
-    """What `ledger.record` takes, for asyncpg."""
+def seal(vault: Vault, entry: Entry) -> Sealed:
+    """An entry's envelope and opening as they are stored."""
+    return vault.seal(entry_name(entry.owner, entry.mid, entry.kind), entry.envelope, entry.opening)
+
+
+def columns(entries: Sequence[Entry], vault: Vault) -> Columns:
+    """What `ledger.record` takes, for asyncpg: the contents sealed."""
+    sealed = [seal(vault, entry) for entry in entries]
     return Columns(
         [entry.owner for entry in entries],
         [entry.mid for entry in entries],
         [int(entry.kind) for entry in entries],
-        [entry.envelope for entry in entries],
-        [entry.opening for entry in entries],
+        [one.content for one in sealed],
+        [one.key for one in sealed],
         [entry.leaf for entry in entries],
         [_EPOCH + timedelta(milliseconds=entry.time_ms) for entry in entries],
     )
@@ -108,6 +115,7 @@ async def record(
     log: str,
     epoch: int,
     entries: Sequence[Entry],
+    vault: Vault,
     expected_size: int | None = None,
 ) -> list[int]:
     """The index of each entry. The last statement of the caller's transaction; nothing is told before it
@@ -118,13 +126,24 @@ async def record(
     (`indai.storage.pool.transaction`).
     """
     try:
-        rows = await connection.fetch(RECORD, log, epoch, expected_size, *columns(entries))
+        rows = await connection.fetch(RECORD, log, epoch, expected_size, *columns(entries, vault))
     except asyncpg.PostgresError as error:
         if error.sqlstate != "IN001":
             raise
         message = "The ledger holds another message under the same owner, id and kind."
         raise ProtocolError(Reason.ID_REUSE, message) from None
     return [row["idx"] for row in rows]
+
+
+async def erase(connection: asyncpg.Connection, log: str, owner: str, mids: Sequence[bytes]) -> int:
+    """Erase what the owner's entries about these messages contain, with their keys; how many there were.
+
+    Their leaves stay, so the tree and every receipt do. It holds after the caller's COMMIT; the session must
+    see the owner's rows. What dead rows, the server's log and backups keep for a while is sealed under the
+    node's key.
+    """
+    erased: int = await connection.fetchval("SELECT ledger.erase($1, $2, $3)", log, owner, list(mids))
+    return erased
 
 
 def _unsigned(kind: str, payload: bytes) -> tuple[bytes, bytes]:

@@ -18,6 +18,7 @@ from indai.client.exports import (
     OpenLeafLine,
     Record,
 )
+from indai.ledger.vault import Sealed, Vault, entry_name
 from indai.storage.pool import transaction
 
 # Older heads let an auditor see that the log only grew; a few are enough, since each covers all before it.
@@ -29,10 +30,11 @@ _HEADS = "SELECT note FROM tlog.checkpoint WHERE log = $1 AND size <= $2 ORDER B
 # Row-level security shows the contents of the session's owners only; other leaves come without. OFFSET 0
 # keeps the look-up of a content an index probe, whatever the planner believes about the table's size.
 _LEAVES = """
-    SELECT leaf.idx, leaf.leaf, content.owner, content.mid, content.envelope, content.opening
+    SELECT leaf.idx, leaf.leaf, content.owner, content.mid, content.kind, content.content, content.key
     FROM tlog.leaf AS leaf
     LEFT JOIN LATERAL (
-        SELECT * FROM ledger.contents AS c WHERE c.log = leaf.log AND c.idx = leaf.idx OFFSET 0
+        SELECT c.*, k.key FROM ledger.contents AS c JOIN ledger.content_keys AS k USING (log, idx)
+        WHERE c.log = leaf.log AND c.idx = leaf.idx OFFSET 0
     ) AS content ON true
     WHERE leaf.log = $1 AND leaf.idx >= $2 AND leaf.idx < $3
     ORDER BY leaf.idx
@@ -56,6 +58,7 @@ async def export_lines(
     owners: Sequence[str],
     scope: str,
     now_ms: int,
+    vault: Vault,
 ) -> AsyncIterator[bytes]:
     """The export of the first `size` leaves, line by line, a page in memory at a time.
 
@@ -74,11 +77,13 @@ async def export_lines(
         async with transaction(pool, owners) as connection:
             rows = await connection.fetch(_LEAVES, identity.log, start, min(start + _PAGE, size))
         for row in rows:
-            yield writer.line(_leaf(row))
+            yield writer.line(_leaf(row, vault))
     yield writer.end()
 
 
-def _leaf(row: asyncpg.Record) -> Record:
+def _leaf(row: asyncpg.Record, vault: Vault) -> Record:
     if row["owner"] is None:
         return LeafLine(row["idx"], row["leaf"])
-    return OpenLeafLine(row["idx"], row["leaf"], row["owner"], row["mid"], row["envelope"], row["opening"])
+    name = entry_name(row["owner"], row["mid"], row["kind"])
+    envelope, opening = vault.open(name, Sealed(row["content"], row["key"]))
+    return OpenLeafLine(row["idx"], row["leaf"], row["owner"], row["mid"], envelope, opening)

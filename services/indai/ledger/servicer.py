@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import asyncpg
 import grpc
 from indai.ledger.export import LedgerIdentity, export_lines
+from indai.ledger.vault import Sealed, Vault, entry_name
 from indai.protocol.checkpoint import read_checkpoint
 from indai.protocol.cosereceipt import CoseReceipt
 from indai.protocol.errors import InvalidInput, NotFound, Reason
@@ -28,10 +29,12 @@ from indai.v1 import ledger_pb2_grpc
 _CHUNK = 256 * 1024
 
 _FIND = """
-    SELECT entry.idx, leaf.leaf, content.opening
+    SELECT entry.idx, leaf.leaf, content.content, content_key.key
     FROM tlog.entry AS entry
     JOIN tlog.leaf AS leaf ON leaf.log = entry.log AND leaf.idx = entry.idx
     LEFT JOIN ledger.contents AS content ON content.log = entry.log AND content.idx = entry.idx
+    LEFT JOIN ledger.content_keys AS content_key
+      ON content_key.log = entry.log AND content_key.idx = entry.idx
     WHERE entry.log = $1 AND entry.owner = $2 AND entry.mid = $3 AND entry.kind = $4
 """
 
@@ -44,9 +47,11 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         pool: asyncpg.Pool,
         signer: LogSigner,
         identity: LedgerIdentity,
+        vault: Vault,
         clock: Callable[[], int],
     ) -> None:
         self._pool = pool
+        self._vault = vault
         self._signer = signer
         self._identity = identity
         self._clock = clock
@@ -59,7 +64,10 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> pb.GetCheckpointResponse:
         """The head of everything committed."""
         return pb.GetCheckpointResponse(
-            checkpoint=await self._signer.publish(), origin=self._identity.log, vkey=self._identity.vkey
+            checkpoint=await self._signer.publish(),
+            origin=self._identity.log,
+            vkey=self._identity.vkey,
+            content_key_id=self._vault.key_id,
         )
 
     async def GetReceiptProof(
@@ -104,7 +112,8 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         owners = [scope] if scope else [_handle(owner) for owner in request.owners]
         size = read_checkpoint(await self._signer.publish()).size
         chunk = bytearray()
-        async for line in export_lines(self._pool, self._identity, size, owners, scope, self._clock()):
+        lines = export_lines(self._pool, self._identity, size, owners, scope, self._clock(), self._vault)
+        async for line in lines:
             chunk += line
             if len(chunk) >= _CHUNK:
                 yield pb.ExportLedgerResponse(lines=bytes(chunk))
@@ -118,7 +127,10 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         if row is None:
             message = f"The ledger of {owner} holds no commitment {mid.hex()[:12]}."
             raise NotFound(Reason.NOT_FOUND, message, hint="see `indai threads` for those it holds")
-        return row["idx"], row["leaf"], row["opening"]
+        if row["key"] is None:
+            return row["idx"], row["leaf"], None
+        name = entry_name(owner, mid, LeafKind.COMMITMENT)
+        return row["idx"], row["leaf"], self._vault.open(name, Sealed(row["content"], row["key"]))[1]
 
 
 def _handle(text: str) -> str:

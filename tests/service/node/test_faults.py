@@ -13,6 +13,7 @@ import pytest
 from indai.client.channels import plain_channel
 from indai.client.handlekeys import new_agent_key, rotate_agent_key
 from indai.ledger.entries import prepare_decision
+from indai.ledger.vault import Vault
 from indai.node.draft import ledger_rows
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError, Reason
@@ -85,7 +86,7 @@ async def test_a_node_whose_ledger_another_process_took_is_told_and_changes_noth
     store = Store(pool, log)
     line = {"owner": "ind.ai/alice", "at_ms": 1, "peer": "", "event": "e", "reason": "r", "words": "w"}
     entry = prepare_decision(policy_pb2.DecisionRecord(owner="ind.ai/alice", mid=b"m" * 32), 1)
-    doc = {"journal": [line], "ledger": ledger_rows([entry])}
+    doc = {"journal": [line], "ledger": ledger_rows([entry], Vault(b"\x01" * 32))}
     await take_over(pool, log)
     with pytest.raises(IndaiError) as refused:
         await store.apply(["ind.ai/alice"], doc, first.epoch, None)
