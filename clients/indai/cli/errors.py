@@ -14,6 +14,7 @@ The status of a reason stands in the one table of `indai.protocol.errors`.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import traceback
@@ -53,7 +54,7 @@ def exit_status(error: BaseException) -> int:
             return error.reason.status.exit
         case OSError():
             return exit_status(file_error(error))
-        case KeyboardInterrupt() | click.Abort():
+        case KeyboardInterrupt() | click.Abort() | asyncio.CancelledError():
             click.echo("indai: interrupted", err=True)
             return INTERRUPTED
     if os.environ.get("INDAI_DEBUG"):

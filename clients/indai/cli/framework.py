@@ -74,7 +74,7 @@ class Program(Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the program's last line of defence
+        except (Exception, KeyboardInterrupt, asyncio.CancelledError) as error:  # noqa: BLE001 - the program's last line of defence
             ctx.exit(exit_status(error))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -118,7 +118,8 @@ def show_export(page: Page, made: Exported) -> None:
         ]
     )
     if made.header.of == "ledger":
-        page.next_step("indai registry export", f"indai audit {made.path.name} --registry registry.jsonl")
+        mirror = made.path.with_name("registry.jsonl")
+        page.next_step(f"indai registry export -o {mirror}", f"indai audit {made.path} --registry {mirror}")
 
 
 def _show_head(page: Page, head: SignedHead) -> None:

@@ -55,8 +55,8 @@ def cli() -> None:
 
 def main(**settings: Any) -> None:
     """The entry point."""
-    # gRPC's own notes (a probing client's handshake, for one) are no part of a log that people read.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # gRPC's own notes are no part of a log that people read: what matters in them, our errors say.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     cli(prog_name="indai", **settings)
 
 

@@ -7,6 +7,7 @@ that came from elsewhere is never markup and never a control sequence here.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import textwrap
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 from indai.protocol.errors import IndaiError
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -85,7 +87,7 @@ class Page:
         """What to do now."""
         self.line("Next:", "dim")
         for command in commands:
-            self.command(command)
+            self.command(_as_given(command))
 
     def _print(self, content: RenderableType, *, wrapped: bool = True) -> None:
         with self._console.capture() as capture:
@@ -148,6 +150,23 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
         callback=remember,
         help="Print one JSON object.",
     )(command)
+
+
+def _as_given(command: str) -> str:
+    """A command to paste, with the `--as` and `--data` that the running one was given."""
+    context = click.get_current_context(silent=True)
+    name = command.split()[1]
+    for option, parameter, without in (("--as", "acting", _NOBODY), ("--data", "home", _NOWHERE)):
+        given = context and context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+        if context and given and name not in without and option not in command:
+            value = context.params[parameter]
+            command += f" {option} {shlex.quote(str(getattr(value, 'path', value)))}"
+    return command
+
+
+# Commands without these options.
+_NOWHERE = ("up", "audit")
+_NOBODY = (*_NOWHERE, "handle", "registry")
 
 
 def sentence(text: str) -> str:

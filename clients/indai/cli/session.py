@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from indai.cli.home import Home, Run
+from indai.client.cell import registry_channel
 from indai.client.channels import CheckedChannel, bearer, plain_channel
 from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
@@ -75,7 +76,7 @@ async def registry_session(home: Home, address: str = "") -> AsyncIterator[Regis
     """The registry, verified against the network's policy. `address` overrides where it is."""
     where = address or _registry_address(home)
     network = home.network()
-    async with plain_channel(where) as channel:
+    async with registry_channel(where) as channel:
         stub = RegistryServiceStub(channel)
         yield Registry(where, stub, network, Resolver(stub, network, now_ms, home.head_file))
 

@@ -67,6 +67,7 @@ PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger"
 )
 @click.option("--tls-cert", metavar="FILE", default="", help="Certificate chain (PEM) for the owner's port.")
 @click.option("--tls-key", metavar="FILE", default="", help="Its key (PEM).")
+@click.option("--private-peers", is_flag=True, help="Allow other nodes inside private networks.")
 @click.option("--reflection", is_flag=True, help="Let tools such as grpcurl list the services.")
 @click.option(
     "--log-format",
@@ -95,6 +96,7 @@ def up(
     tls: str,
     tls_cert: str,
     tls_key: str,
+    private_peers: bool,
     reflection: bool,
     log_format: Literal["json", "console"],
     log_level: str,
@@ -120,6 +122,7 @@ def up(
         advertise=str(parse_address(advertise)) if advertise else "",
         tls=tls,
         tls_certificate=_certificate(tls_cert, tls_key),
+        private_peers=private_peers,
         reflection=reflection,
     )
     with _only_one(home):
@@ -149,7 +152,8 @@ def _serve(home: Home, settings: Settings) -> None:
 
 
 def _show(page: Page, home: Home, run: Run) -> None:
-    page.line(f"{run.node if 'owner' in run.roles else 'Ready'} is up.", "green")
+    what = run.node if "owner" in run.roles else f"The {' and the '.join(sorted(run.roles))} role"
+    page.line(f"{what} is up.", "green")
     names = {"owner": "owners", "peer": "other nodes"}
     page.fields([(names.get(role, role), address) for role, address in sorted(run.roles.items())])
     page.fields([("data", str(home.path)), ("stop", "Ctrl-C")])
@@ -162,10 +166,10 @@ def _show(page: Page, home: Home, run: Run) -> None:
         page.next_step("indai handle claim ind.ai/alice")
     elif "owner" in run.roles:
         page.next_step(f"indai threads --as {home.owners()[0]}")
-    else:
+    elif "registry" in run.roles:
         page.next_step(
             "indai up --role policy --role ledger --role node "
-            f"--registry {run.roles.get('registry', 'HOST:PORT')} --network {home.network_file} --data DIR"
+            f"--registry {run.roles['registry']} --network {home.network_file} --data DIR"
         )
 
 

@@ -188,6 +188,6 @@ def _revoke(chain: Chain, key_id: str, at_ms: int) -> HandleState:
     key = chain.agent_key(key_id)
     if key is None or key.revoked_at_ms:
         message = f"{chain.handle} has no agent key {key_id} that could be revoked."
-        raise NotFound(Reason.NOT_FOUND, message, hint="list its keys with `indai handle show`")
+        raise NotFound(Reason.NOT_FOUND, message, hint=f"list its keys: indai handle resolve {chain.handle}")
     keys = (replace(k, revoked_at_ms=at_ms) if k == key else k for k in chain.state.agent_keys)
     return replace(chain.state, agent_keys=tuple(keys))

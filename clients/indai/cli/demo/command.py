@@ -108,7 +108,9 @@ async def _play(base: Path, zone: ZoneInfo, calendars: list[bytes | None], serve
             summary.show(stage.page, world, report)
             emit(value, lambda page: _farewell(page, world, serve))
             if serve:
-                await asyncio.Event().wait()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                task.uncancel()  # being told to stop is how this ends well
     except DemoFailed as failure:
         stage.page.line(f"The demonstration failed: {failure}.", "red")
         stage.page.line(f"Logs: {base / 'logs'}")
