@@ -13,6 +13,7 @@ SECTIONS = {
     "Run": {
         "up": "indai.cli.up:up",
         "demo": "indai.cli.demo.command:demo",
+        "health": "indai.cli.health:health",
         "token": "indai.cli.token:token",
     },
     "Be somebody": {

@@ -60,14 +60,14 @@ def now_ms() -> int:
 async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
     """The owner's service as the handle `acting`, or the only one that lives here."""
     run, handle = home.running(), home.owner(acting)
-    async with await _channel(run, home.owner_token(handle)) as channel:
+    async with await owner_channel(run, home.owner_token(handle)) as channel:
         yield Owner(handle, OwnerServiceStub(channel))
 
 
 @contextlib.asynccontextmanager
 async def operator_session(home: Home) -> AsyncIterator[OperatorServiceAsyncStub]:
     """The operator's service."""
-    async with await _channel(home.running(), home.operator_token()) as channel:
+    async with await owner_channel(home.running(), home.operator_token()) as channel:
         yield OperatorServiceStub(channel)
 
 
@@ -81,7 +81,8 @@ async def registry_session(home: Home, address: str = "") -> AsyncIterator[Regis
         yield Registry(where, stub, network, Resolver(stub, network, now_ms, home.head_file))
 
 
-async def _channel(run: Run, token: str) -> CheckedChannel:
+async def owner_channel(run: Run, token: str) -> CheckedChannel:
+    """A channel to the owner's port of a running node. Raises NotFound when that process has no node."""
     address = run.roles.get("owner")
     if address is None:
         raise NotFound(

@@ -58,6 +58,7 @@ PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger"
     help=f"Where {', '.join(PORTS)} listen (repeat).",
 )
 @click.option("--advertise", metavar="HOST:PORT", default="", help="Where other nodes reach this one.")
+@click.option("--private-peers", is_flag=True, help="Take records that name addresses of private networks.")
 @click.option(
     "--tls",
     type=click.Choice(["auto", "always"]),
@@ -93,6 +94,7 @@ def up(
     ledger: str,
     listens: tuple[str, ...],
     advertise: str,
+    private_peers: bool,
     tls: str,
     tls_cert: str,
     tls_key: str,
@@ -120,6 +122,7 @@ def up(
         network=_network(home, network),
         witnesses=Path(witnesses) if witnesses else None,
         advertise=str(parse_address(advertise)) if advertise else "",
+        private_peers=private_peers,
         tls=tls,
         tls_certificate=_certificate(tls_cert, tls_key),
         private_peers=private_peers,
@@ -225,6 +228,9 @@ def _only_one(home: Home) -> Iterator[None]:
     try:
         run = home.running()
     except NotFound:
+        yield
+        return
+    if run.pid == os.getpid():  # in a container the one that was killed had our number too
         yield
         return
     raise Refused(

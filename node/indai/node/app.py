@@ -151,6 +151,13 @@ def _check(settings: Settings) -> None:
             "A witness needs a policy file that names the logs to watch.",
             hint="copy network.policy from the registry's data directory and give it with --network",
         )
+    bind = settings.bind("peer")
+    if "node" in settings.roles and parse_address(bind).host in ("0.0.0.0", "::") and not settings.advertise:  # noqa: S104
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            f"{bind} is where this node listens, and no address at which others can reach it.",
+            hint="say under which address the others know this machine: --advertise HOST:PORT",
+        )
 
 
 async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asyncpg.Pool | None:

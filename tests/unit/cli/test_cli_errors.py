@@ -126,10 +126,10 @@ def test_up_refuses_what_cannot_be_before_it_starts(
 
 def test_up_refuses_a_second_process_on_the_same_data(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    home.write(home.run_file, json.dumps(Run(os.getpid(), "ind.ai/home", {}).to_json()))
+    home.write(home.run_file, json.dumps(Run(os.getppid(), "ind.ai/home", {}).to_json()))
     result = run("up", "--data", str(tmp_path))
     assert result.exit_code == 3
-    assert HERE in result.stderr
+    assert str(os.getppid()) in result.stderr
 
 
 def test_a_missing_export_is_named() -> None:
