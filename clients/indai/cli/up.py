@@ -58,7 +58,6 @@ PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger"
     help=f"Where {', '.join(PORTS)} listen (repeat).",
 )
 @click.option("--advertise", metavar="HOST:PORT", default="", help="Where other nodes reach this one.")
-@click.option("--private-peers", is_flag=True, help="Take records that name addresses of private networks.")
 @click.option(
     "--tls",
     type=click.Choice(["auto", "always"]),
@@ -98,7 +97,6 @@ def up(
     tls: str,
     tls_cert: str,
     tls_key: str,
-    private_peers: bool,
     reflection: bool,
     log_format: Literal["json", "console"],
     log_level: str,
@@ -125,7 +123,6 @@ def up(
         private_peers=private_peers,
         tls=tls,
         tls_certificate=_certificate(tls_cert, tls_key),
-        private_peers=private_peers,
         reflection=reflection,
     )
     with _only_one(home):
