@@ -22,6 +22,8 @@ MINUTE_MS = 60_000
 MAX_WINDOWS = 5  # revealed in one proposal: few, best first
 MAX_CANDIDATES = 8  # slots put to the policy for one proposal
 PER_DAY = 2  # of them on one local day, since a daily limit refuses the whole day
+ORDINARY = (9, 18)  # local hours in which a meeting is put where it can be
+SATURDAY = 5
 MAX_LOOK = 200  # free starts looked at to find them
 
 Reserved = Mapping[bytes, tuple[int, int]]
@@ -50,8 +52,8 @@ class Host:
     async def wish(self, owner: str, peer: str, wanted: MeetWish, reserved: Reserved) -> Answer:
         """Narrow what the owner asked for to windows that are free and allowed, few and best first."""
         duration = wanted.duration_minutes * MINUTE_MS
-        free, permitted, asked = await self._room(owner, peer, wanted, reserved)
-        for spans in (permitted, asked):
+        free, tiers = await self._room(owner, peer, wanted, reserved)
+        for spans in tiers:
             windows = candidate_windows(intersect(free, spans), duration, MAX_WINDOWS)
             if not windows:
                 continue
@@ -71,8 +73,8 @@ class Host:
     async def slot(self, owner: str, peer: str, wish: MeetWish, reserved: Reserved, uid: str) -> Answer:
         """The best slot of a peer's wish that is free here and allowed, or must be asked about."""
         duration = wish.duration_minutes * MINUTE_MS
-        free, permitted, asked = await self._room(owner, peer, wish, reserved)
-        for spans in (permitted, asked):
+        free, tiers = await self._room(owner, peer, wish, reserved)
+        for spans in tiers:
             starts = free_slots(intersect(free, spans), (), duration, now_ms=self._clock(), limit=MAX_LOOK)
             if not starts:
                 continue
@@ -104,8 +106,11 @@ class Host:
 
     async def _room(
         self, owner: str, peer: str, wish: MeetWish, reserved: Reserved
-    ) -> tuple[list[Interval], list[Interval], list[Interval]]:
-        """(free time inside the wish's windows, spans the policy permits, spans it would ask about)."""
+    ) -> tuple[list[Interval], list[list[Interval]]]:
+        """(free time inside the wish's windows, spans to look into, best first).
+
+        What the policy permits comes before what it would ask about, and ordinary hours before the rest.
+        """
         windows = [Interval(w.start_ms, w.end_ms) for w in wish.windows]
         start = max(min(w.start_ms for w in windows), self._clock())
         end = max(start + 1, max(w.end_ms for w in windows))
@@ -122,11 +127,12 @@ class Host:
         allowed = (await self._policies.windows(request)).windows
         busy = await self._busy(owner, start, end, reserved)
         free = subtract(intersect(windows, [Interval(start, end)]), busy)
-        spans = {
-            outcome: [Interval(w.start_ms, w.end_ms) for w in allowed if w.outcome == outcome]
-            for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK)
-        }
-        return free, spans[policy_pb2.OUTCOME_PERMIT], spans[policy_pb2.OUTCOME_ASK]
+        ordinary = ordinary_hours(start, end, self._agents.get(owner).zone)
+        tiers: list[list[Interval]] = []
+        for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
+            spans = [Interval(w.start_ms, w.end_ms) for w in allowed if w.outcome == outcome]
+            tiers += [intersect(spans, ordinary), spans]
+        return free, tiers
 
     async def _no_room(
         self,
@@ -193,6 +199,19 @@ class Host:
             for start, end in slots
         ]
         return (await self._policies.decide(policy_pb2.DecideRequest(owner=owner, facts=facts))).decisions
+
+
+def ordinary_hours(start_ms: int, end_ms: int, zone: ZoneInfo) -> list[Interval]:
+    """Monday to Friday, 9 to 18, in the owner's time zone: a taste, which no rule has to state."""
+    day = datetime.fromtimestamp(start_ms / 1000, zone).date()
+    last = datetime.fromtimestamp(end_ms / 1000, zone).date()
+    hours: list[Interval] = []
+    while day <= last:
+        if day.weekday() < SATURDAY:
+            opens, closes = (datetime.combine(day, time(hour), zone) for hour in ORDINARY)
+            hours.append(Interval(int(opens.timestamp() * 1000), int(closes.timestamp() * 1000)))
+        day += timedelta(days=1)
+    return hours
 
 
 def buffer_ms(obligations: Iterable[str]) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import itertools
 import uuid
+from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -70,6 +71,13 @@ async def test_the_meeting_stands_in_both_calendar_files(pair: Pair) -> None:
         assert text.count(b"SUMMARY:Two calendars") == 1
         busy = read_busy(text, owner_zone=ZoneInfo("UTC"), start_ms=start, end_ms=end)
         assert [(one.start_ms, one.end_ms) for one in busy] == [(start, end)]
+
+
+async def test_a_meeting_that_may_lie_anywhere_lies_in_ordinary_hours(pair: Pair) -> None:
+    thread = await ask(pair, title="By day")
+    start = datetime.fromtimestamp(thread.start_time.ToSeconds(), ZoneInfo("Asia/Kolkata"))
+    assert start.weekday() < 5
+    assert 9 <= start.hour < 18
 
 
 async def test_what_the_policy_leaves_to_the_owner_waits_for_them(pair: Pair) -> None:
