@@ -23,7 +23,7 @@ from indai.protocol.errors import IndaiError
 
 RETRY_S = 5.0
 # A file rests this long after a write, for each file that is busy: under load, deals are written together.
-REST_S = 0.01
+REST_S = 0.05
 WRITERS = 2  # files written at once; more threads only get in the event loop's way
 MAX_KNOWN = 20_000
 

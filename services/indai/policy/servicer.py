@@ -22,6 +22,8 @@ from indai.v1 import policy_pb2 as pb
 from indai.v1 import policy_pb2_grpc
 
 MAX_FACTS = 64
+LEASE_S = 1.0
+_MARGIN_S = 0.05
 _MAX_CACHED = 1024
 _MINUTE_MS = 60_000
 _SHORT_RANGE_MS = 14 * 24 * 60 * _MINUTE_MS
@@ -34,7 +36,8 @@ _OUTCOMES = {
 
 
 class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
-    """Stateless but for a cache: any number of replicas may share one database.
+    """Stateless but for caches: any number of replicas may share one database. Once SetPolicy has answered,
+    every replica decides under the new version.
 
     `clock`: ms since the epoch, for the time of activation; decisions take theirs from the facts.
     """
@@ -44,6 +47,8 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         self._clock = clock
         # By (owner, hash), least recently used first. A hash names its content, so nothing here grows stale.
         self._compiled: OrderedDict[tuple[str, bytes], CompiledPolicy] = OrderedDict()
+        # By owner: the active version's hash, and until when (loop time, s) it counts without a look.
+        self._leases: dict[str, tuple[bytes, float]] = {}
 
     async def SetPolicy(
         self,
@@ -53,8 +58,13 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         """Compile, store, activate."""
         owner = _handle(request.owner, "owner")
         policy = await asyncio.to_thread(compile_policy, request.yaml)
+        replaced = await active_hash(self._pool, owner)
         changed = await activate(self._pool, owner, policy, self._clock())
+        self._leases.pop(owner, None)
         self._keep(owner, policy)
+        if changed and replaced is not None:
+            # Other replicas may decide under the version before until their lease ends.
+            await asyncio.sleep(LEASE_S + _MARGIN_S)
         return pb.SetPolicyResponse(
             version=_version(await self._read(owner, policy.policy_hash)), changed=changed
         )
@@ -137,7 +147,7 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         )
 
     async def _active(self, owner: str) -> CompiledPolicy:
-        found = await active_hash(self._pool, owner)
+        found = await self._active_hash(owner)
         if found is not None and (cached := self._compiled.get((owner, found))):
             self._compiled.move_to_end((owner, found))
             return cached
@@ -148,6 +158,19 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
             await activate(self._pool, owner, policy, self._clock())
         self._keep(owner, policy)
         return policy
+
+    async def _active_hash(self, owner: str) -> bytes | None:
+        """What the table said at most `LEASE_S` ago: who changes it waits that long before they say so."""
+        now = asyncio.get_running_loop().time()
+        known = self._leases.get(owner)
+        if known is not None and now < known[1]:
+            return known[0]
+        found = await active_hash(self._pool, owner)
+        if found is not None:
+            if len(self._leases) >= _MAX_CACHED:
+                self._leases.clear()
+            self._leases[owner] = found, now + LEASE_S
+        return found
 
     async def _read(self, owner: str, policy_hash: bytes) -> StoredVersion:
         version = await read_version(self._pool, owner, policy_hash)

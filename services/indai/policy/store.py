@@ -66,8 +66,7 @@ async def activate(pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_m
 
 
 async def active_hash(pool: asyncpg.Pool, owner: str) -> bytes | None:
-    """Hash of the active version, or None, in one round trip. Read for each call: another replica may have
-    changed it."""
+    """Hash of the active version, or None, in one round trip."""
     with translate_errors():
         found: bytes | None = await pool.fetchval("SELECT policy.active_hash($1)", owner)
     return found
