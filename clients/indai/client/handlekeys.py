@@ -18,16 +18,20 @@ from pathlib import Path
 from indai.protocol.envelope import Envelope
 from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
 from indai.protocol.handles import Handle
-from indai.protocol.handlestate import AgentKey, HandleState, NodeRecord
-from indai.protocol.keys import SEED_BYTES, SigningKey
+from indai.protocol.handlestate import AgentKey, Delegation, HandleState, NodeRecord
+from indai.protocol.keys import SEED_BYTES, SigningKey, key_id
 from indai.protocol.operations import (
     CREATE,
+    DELEGATE,
     MAX_SKEW_MS,
     NONCE_BYTES,
+    RECOVER,
     REVOKE,
     TOMBSTONE,
+    TRANSFER,
     UPDATE,
     Chain,
+    Link,
     Type,
     build_operation,
 )
@@ -105,18 +109,26 @@ def claim(
     node: str = "",
     node_record: NodeRecord | None = None,
     intents: Sequence[str] = (),
+    delegator: str = "",
+    predecessor: Chain | None = None,
 ) -> Envelope:
     """The CREATE that claims `handle` at the registry of this log origin, signed by the first rotation key.
 
-    A person names a home `node`; a node has a `node_record`. Raises ProtocolError(INVALID_OPERATION),
-    InvalidInput.
+    A person names a home `node`; a node has a `node_record`; a sub-agent of a sub-agent its `delegator`. A
+    handle that had another subject, and was transferred or let go, has that one's chain as `predecessor`.
+    Raises ProtocolError(INVALID_OPERATION, HANDLE_TAKEN), InvalidInput.
     """
     state = HandleState(
-        tuple(key.public_key for key in rotation_keys), tuple(agent_keys), node, node_record, tuple(intents)
+        tuple(key.public_key for key in rotation_keys),
+        tuple(agent_keys),
+        node,
+        node_record,
+        tuple(intents),
+        delegator=delegator,
     )
     return build_operation(
         CREATE,
-        None,
+        predecessor,
         state,
         rotation_keys[0],
         issued_at_ms=now_ms,
@@ -169,6 +181,54 @@ def rotate_rotation_keys(
     return _next(UPDATE, chain, replace(chain.state, rotation_keys=tuple(public_keys)), signer, now_ms)
 
 
+def delegate(chain: Chain, signer: SigningKey, delegation: Delegation, *, now_ms: int) -> Envelope:
+    """The DELEGATE that gives a sub-agent this, in the place of what it had."""
+    others = (one for one in chain.state.delegations if one.handle != delegation.handle)
+    return _next(DELEGATE, chain, replace(chain.state, delegations=(*others, delegation)), signer, now_ms)
+
+
+def end_delegation(chain: Chain, signer: SigningKey, sub: str, *, now_ms: int) -> Envelope:
+    """The DELEGATE that takes everything from a sub-agent; raises NotFound when it had nothing."""
+    others = tuple(one for one in chain.state.delegations if one.handle != sub)
+    if len(others) == len(chain.state.delegations):
+        raise NotFound(Reason.NOT_FOUND, f"{chain.handle} delegates nothing to {sub}.")
+    return _next(DELEGATE, chain, replace(chain.state, delegations=others), signer, now_ms)
+
+
+def recover(
+    chain: Chain, signer: SigningKey, seq: int, *, now_ms: int, rotation_keys: Sequence[bytes] = ()
+) -> Envelope:
+    """The RECOVER that goes back to the state after operation `seq` and nullifies everything later.
+
+    `rotation_keys` replace those of that state; without them its own stay, less those that signed what is
+    nullified. Raises NotFound for no such operation, ProtocolError when the key's authority or the time is
+    not enough.
+    """
+    base = next((link for link in chain.live if link.seq == seq), None)
+    if base is None or base.state is None:
+        message = f"{chain.handle} has no operation {seq} to go back to."
+        raise NotFound(Reason.NOT_FOUND, message, hint=f"see indai handle history {chain.handle}")
+    state = replace(base.state, rotation_keys=tuple(rotation_keys) or _not_compromised(chain, base, signer))
+    return build_operation(
+        RECOVER,
+        chain,
+        state,
+        signer,
+        issued_at_ms=max(now_ms, base.issued_at_ms),
+        nonce=os.urandom(NONCE_BYTES),
+        after=base,
+    )
+
+
+def transfer(chain: Chain, signer: SigningKey, successor: bytes, *, now_ms: int) -> Envelope:
+    """The TRANSFER that ends this subject: who has the key `successor` (public) claims the handle next."""
+    issued = _not_before(chain, now_ms)
+    nonce = os.urandom(NONCE_BYTES)
+    return build_operation(
+        TRANSFER, chain, None, signer, issued_at_ms=issued, nonce=nonce, successor=successor
+    )
+
+
 def retire(chain: Chain, signer: SigningKey, *, now_ms: int) -> Envelope:
     """The TOMBSTONE that ends a handle for good."""
     return _next(TOMBSTONE, chain, None, signer, now_ms)
@@ -182,6 +242,12 @@ def _next(kind: Type, chain: Chain, state: HandleState | None, signer: SigningKe
 def _not_before(chain: Chain, now_ms: int) -> int:
     """Now, or the time of the operation before where that machine's clock was ahead of this one."""
     return max(now_ms, chain.history[-1].issued_at_ms)
+
+
+def _not_compromised(chain: Chain, base: Link, signer: SigningKey) -> tuple[bytes, ...]:
+    signed = {link.signer for link in chain.live if link.seq > base.seq} - {signer.key_id}
+    keys = base.state.rotation_keys if base.state else ()
+    return tuple(key for key in keys if key_id(key) not in signed)
 
 
 def _revoke(chain: Chain, key_id: str, at_ms: int) -> HandleState:

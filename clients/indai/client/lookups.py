@@ -18,18 +18,19 @@ def verify_lookup(handle: str, answer: registry_pb2.GetHandleResponse, head: Hea
     """The chain of `handle` at `head`, or None when it is proved not to exist; raises ProtocolError.
 
     `head` is the answer's own checkpoint, verified. The last leaf under it carries the map's root; the
-    map's proof shows which operation is the handle's latest; the chain must replay to exactly that one.
+    map's proof shows the digest of the handle's history; the chain must replay to exactly that one.
     """
     root = _map_root(answer, head)
     proof = Proof(answer.map_proof.bitmap, tuple(answer.map_proof.siblings))
     if not answer.chain:
         verify_map_proof(root, map_key(handle), None, proof)
         return None
-    chain = replay(parse_envelope(raw, limit=MAX_OPERATION) for raw in answer.chain)
+    raws = (parse_envelope(raw, limit=MAX_OPERATION) for raw in answer.chain)
+    # What the registry says of times, and of subjects before this one, is in the digest that the map holds.
+    chain = replay(raws, answer.times_ms, before=answer.before)
     if (chain.handle, chain.registry) != (handle, head.checkpoint.origin):
         raise _wrong(f"The registry answered for {chain.handle} when asked for {handle}")
-    value = map_value(handle, chain.subject_id, chain.seq, chain.last_mid)
-    verify_map_proof(root, map_key(handle), value, proof)
+    verify_map_proof(root, map_key(handle), map_value(handle, chain.digest), proof)
     return chain
 
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from indai.client.heads import HeadKeeper
 from indai.client.lookups import touched_handles, verify_lookup
 from indai.client.network import Head, NetworkPolicy
-from indai.protocol.errors import IndaiError, NotFound, Reason, Unavailable
+from indai.protocol.delegations import delegator_of
+from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.handles import Handle
-from indai.protocol.handlestate import HandleState
+from indai.protocol.handlestate import MAX_DEPTH, HandleState
 from indai.protocol.operations import Chain
 from indai.v1 import registry_pb2
 
@@ -95,12 +96,14 @@ class Resolver:
         """The newest verified head."""
         return self._heads.kept
 
-    async def resolve(self, handle: str, *, max_age_ms: int = DEFAULT_MAX_AGE_MS) -> Resolved:
+    async def resolve(self, handle: str, *, max_age_ms: int = DEFAULT_MAX_AGE_MS, pin: str = "") -> Resolved:
         """The verified state of `handle`, as of a head at most `max_age_ms` old.
 
-        Raises NotFound for a handle proved not to exist, Unavailable (STALE_HEAD, or UNREACHABLE from the
-        channel), ProtocolError (BAD_PROOF, BAD_CHECKPOINT, BAD_SIGNATURE, SPLIT_VIEW, LOG_ROLLED_BACK,
-        INVALID_OPERATION), InvalidInput for what is no handle.
+        With `pin`, the subject it must be: a name may have been transferred, or given out again.
+
+        Raises Refused(PIN_MISMATCH) for another, NotFound for a handle proved not to exist, Unavailable
+        (STALE_HEAD, or UNREACHABLE from the channel), ProtocolError (BAD_PROOF, BAD_CHECKPOINT,
+        BAD_SIGNATURE, SPLIT_VIEW, LOG_ROLLED_BACK, INVALID_OPERATION), InvalidInput for what is no handle.
         """
         name = str(Handle.parse(handle))
         known = self._cached(name, max_age_ms)
@@ -110,6 +113,12 @@ class Resolver:
         if known.chain is None:
             message = f"The handle {name} is not taken."
             raise NotFound(Reason.NOT_FOUND, message, hint="check the spelling")
+        if pin and known.chain.subject_id != pin:
+            raise Refused(
+                Reason.PIN_MISMATCH,
+                f"{name} is now {known.chain.subject_id}, and not {pin} any more.",
+                hint="the name has changed hands: ask its owner in another way before you trust it",
+            )
         return Resolved(known.chain, known.head)
 
     async def resolve_many(
@@ -138,6 +147,21 @@ class Resolver:
         if node.state.node_record is None or node.chain.ended_at_ms:
             raise NotFound(Reason.NOT_FOUND, f"{node.handle}, the node of {person.handle}, is no node.")
         return node
+
+    async def authority_of(
+        self, agent: Resolved, *, max_age_ms: int = DEFAULT_MAX_AGE_MS
+    ) -> tuple[Chain, ...]:
+        """The chains down to `agent`, for `check_delegation`: of length 1 when it is nobody's sub-agent.
+
+        Raises ProtocolError(PERMISSION_DENIED) when it is too deep to be anybody's, and as `resolve`.
+        """
+        path = [agent.chain]
+        while above := delegator_of(path[0]):
+            if len(path) > MAX_DEPTH:
+                message = f"{agent.handle} is over {MAX_DEPTH} delegations deep."
+                raise ProtocolError(Reason.PERMISSION_DENIED, message, rule="REG-37")
+            path.insert(0, (await self.resolve(above, max_age_ms=max_age_ms)).chain)
+        return tuple(path)
 
     async def tail(self) -> Head:
         """Read what is new in the log and forget the handles it touches; called every 15 s or sooner.

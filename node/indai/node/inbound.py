@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from indai.client.resolver import Resolved, Resolver
 from indai.node.agents import Agents
 from indai.protocol import header as rules
+from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
 from indai.protocol.errors import NotFound, ProtocolError, Reason
 from indai.protocol.messages import Message, Payload, describe
@@ -115,6 +116,8 @@ class Gate:
         if key is None:
             raise ProtocolError(Reason.UNKNOWN_KEY, f"{handle} has no key {quoted(key_id)}.")
         verify_signature(envelope, index, key.public_key)
+        path = await self._resolver.authority_of(record, max_age_ms=MAX_HEAD_AGE_MS)
+        check_delegation(path, "meet", now_ms)
 
     async def _refreshed(self) -> bool:
         """Read the registry's log for a key unknown here, but not for every liar: at most once in a while."""

@@ -1,4 +1,4 @@
-"""Everything a handle is at one point of its history: keys, home node or node record, intents.
+"""Everything a handle is at one point of its history: keys, home node or node record, intents, delegations.
 
 Values and their form only; how one state may follow another is in `indai.protocol.operations`. A state read
 from the wire is checked whole, so code that holds a `HandleState` never checks it again.
@@ -23,9 +23,14 @@ MAX_LISTED_KEYS = 50
 MAX_WORDS = 32  # intents of a handle, scopes of a key
 MAX_WORD = 30
 MAX_TIME_MS = 1 << 53  # every integer up to here is exact in JSON too
+SUBJECT_LENGTH = 36
+MAX_DELEGATIONS = 32
+MAX_BUDGETS = 8  # currencies of one delegation
+MAX_DEPTH = 3  # delegations between a handle and the deepest of its sub-agents
 MAX_VKEY = 512  # longer than any Ed25519 one
 
 _WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_CURRENCY = re.compile(r"[A-Z]{3}")
 _ADDRESS = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,252})):([0-9]{1,5})")
 _LOOPBACK = ("localhost", "[::1]")
 
@@ -57,6 +62,23 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Delegation:
+    """What one sub-agent may do: kinds of intent, amounts by currency (minor units), until when, how deep.
+
+    `depth` is how many levels it may delegate further. `allotment`: its budgets were debited when granted.
+    """
+
+    handle: str
+    subject_id: str
+    kinds: tuple[str, ...]
+    valid_from_ms: int
+    valid_until_ms: int
+    budgets: tuple[tuple[str, int], ...] = ()
+    depth: int = 0
+    allotment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class HandleState:
     """The full state after one operation; rotation keys are raw public keys, highest authority first."""
 
@@ -65,6 +87,8 @@ class HandleState:
     node: str = ""
     node_record: NodeRecord | None = None
     intents: tuple[str, ...] = ()
+    delegations: tuple[Delegation, ...] = ()
+    delegator: str = ""
 
     def agent_key(self, wanted: str) -> AgentKey | None:
         """The listed agent key with this id, revoked or not."""
@@ -86,6 +110,8 @@ class HandleState:
                 ledger_vkey=record.ledger_vkey,
             ),
             intents=self.intents,
+            delegations=[_delegation_to_proto(one) for one in self.delegations],
+            delegator=self.delegator,
         )
 
 
@@ -105,7 +131,12 @@ def state_from_proto(message: registry_pb2.HandleState, handle: str) -> HandleSt
         _check_node(message.node, handle)
     record = _record(message.node_record, handle) if message.HasField("node_record") else None
     intents = _words(message.intents, "intents")
-    return HandleState(rotation, agents, message.node, record, intents)
+    delegations = _delegations(message.delegations, handle)
+    if message.delegator and (
+        Handle.parse(handle).parent is None or not _is_relative(message.delegator, handle)
+    ):
+        raise invalid("only a sub-handle names a delegator, which is its parent or a sub of it", "REG-36")
+    return HandleState(rotation, agents, message.node, record, intents, delegations, message.delegator)
 
 
 def _key_to_proto(key: AgentKey) -> registry_pb2.AgentKey:
@@ -139,6 +170,54 @@ def _check_keys(rotation: tuple[bytes, ...], agents: tuple[AgentKey, ...]) -> No
         raise invalid(f"more than {MAX_AGENT_KEYS} agent keys are in use", "REG-04")
     if len({*rotation, *(key.public_key for key in agents)}) != len(rotation) + len(agents):
         raise invalid("a key is listed twice", "REG-04")
+
+
+def _delegation_to_proto(one: Delegation) -> registry_pb2.Delegation:
+    return registry_pb2.Delegation(
+        handle=one.handle,
+        subject_id=one.subject_id,
+        kinds=one.kinds,
+        budgets=[registry_pb2.Budget(currency=code, amount_minor=amount) for code, amount in one.budgets],
+        valid_from_ms=one.valid_from_ms,
+        valid_until_ms=one.valid_until_ms,
+        depth=one.depth,
+        allotment=one.allotment,
+    )
+
+
+def _delegations(messages: Sequence[registry_pb2.Delegation], handle: str) -> tuple[Delegation, ...]:
+    named = {message.handle for message in messages}
+    if len(messages) > MAX_DELEGATIONS or len(named) != len(messages):
+        raise invalid(f"the delegations are more than {MAX_DELEGATIONS} or repeat", "REG-36")
+    return tuple(_delegation_from_proto(message, handle) for message in messages)
+
+
+def _delegation_from_proto(message: registry_pb2.Delegation, handle: str) -> Delegation:
+    sub = message.handle
+    if not _is_relative(sub, handle) or sub.count("/") != 2:
+        raise invalid(f"{quoted(sub)} is not a sub-handle that {handle} can delegate to", "REG-36")
+    if not message.subject_id.startswith("ind:") or len(message.subject_id) != SUBJECT_LENGTH:
+        raise invalid(f"the delegation to {sub} does not say which subject it is for", "REG-36")
+    kinds = _words(message.kinds, "kinds")
+    times = (message.valid_from_ms, message.valid_until_ms)
+    if not kinds or not 0 <= times[0] < times[1] <= MAX_TIME_MS or message.depth >= MAX_DEPTH:
+        raise invalid(f"the delegation to {sub} has no kind or end, or is too deep", "REG-36")
+    budgets = tuple((budget.currency, budget.amount_minor) for budget in message.budgets)
+    if len(budgets) > MAX_BUDGETS or len({code for code, _ in budgets}) != len(budgets):
+        raise invalid(f"the budgets of {sub} are more than {MAX_BUDGETS} or repeat", "REG-36")
+    if not all(_CURRENCY.fullmatch(code) and 0 < amount <= MAX_TIME_MS for code, amount in budgets):
+        raise invalid(f"a budget of {sub} is not an amount of a currency", "REG-36")
+    return Delegation(sub, message.subject_id, kinds, *times, budgets, message.depth, message.allotment)
+
+
+def _is_relative(other: str, handle: str) -> bool:
+    """Whether both are of one `authority/name`, and not the same."""
+    try:
+        parsed, own = Handle.parse(other), Handle.parse(handle)
+    except InvalidInput:
+        return False
+    same = (parsed.authority, parsed.name) == (own.authority, own.name)
+    return str(parsed) == other and same and bool(own.name) and parsed != own
 
 
 def _check_node(node: str, handle: str) -> None:

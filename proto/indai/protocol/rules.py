@@ -56,8 +56,12 @@ _RULES = (
         "An agent key never leaves the list or changes, except that it is revoked, once, at that time.",
         _HANDLES,
     ),
-    Rule("REG-06", "A REVOKE revokes an agent key, and no other operation does.", _HANDLES),
-    Rule("REG-07", "A TOMBSTONE carries no state, and nothing follows it.", _HANDLES),
+    Rule("REG-06", "A REVOKE revokes an agent key, and no other operation but RECOVER does.", _HANDLES),
+    Rule(
+        "REG-07",
+        "A TOMBSTONE or TRANSFER carries no state, and only a RECOVER or a new chain follows.",
+        _HANDLES,
+    ),
     Rule("REG-08", "A handle is a node with a well-formed record, or has a home node, never both.", _HANDLES),
     Rule(
         "REG-09", "An agent key signs while it is listed, valid, unrevoked, and within its scopes.", _HANDLES
@@ -89,6 +93,44 @@ _RULES = (
         _HANDLES,
     ),
     Rule("REG-16", "A sub-handle is claimed with a rotation key of its parent.", _HANDLES),
+    Rule(
+        "REG-30",
+        "A RECOVER nullifies the operations after the one it follows, by a rotation key of strictly higher"
+        " authority than the one that signed the first of them.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-31",
+        "A RECOVER's leaf is at most 72 hours later than the leaf of the first operation it nullifies.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-32",
+        "A key that nullified operations brought in, or were signed with, is never listed again.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-33",
+        "A TRANSFER names its successor's key, whose CREATE names it, once nobody can nullify the end.",
+        _HANDLES,
+    ),
+    Rule("REG-34", "A name that ended is not re-issued to another subject for 12 months.", _HANDLES),
+    Rule("REG-35", "A DELEGATE changes the delegations, and no other operation but RECOVER does.", _HANDLES),
+    Rule(
+        "REG-36",
+        "A delegation is to one subject of a sub-handle: kinds, budgets, an end, and at most 2 levels more.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-37",
+        "A sub-agent may do what every delegation above it permits, at most 3 of them, and no more.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-38",
+        "Leaf times of a handle never go back, and no operation is issued over 120 s after its leaf.",
+        _HANDLES,
+    ),
     Rule("ENV-01", "An envelope or payload over 64 KiB is refused before it is read.", _ENVELOPE),
     Rule("ENV-02", "Bytes a lenient parser could read in two ways are refused.", _ENVELOPE),
     Rule("ENV-03", "The payload type is one this version knows.", _ENVELOPE),

@@ -66,10 +66,9 @@ def map_key(handle: str) -> bytes:
     return _sha256(_KEY_DOMAIN + handle.encode("ascii"))
 
 
-def map_value(handle: str, subject_id: str, seq: int, last_mid: bytes) -> bytes:
-    """What the map holds for a handle: its subject, and the number and id of its latest operation."""
-    parts = b"".join(struct.pack(">H", len(text)) + text.encode("ascii") for text in (handle, subject_id))
-    return _sha256(_VALUE_DOMAIN + parts + struct.pack(">Q", seq) + last_mid)
+def map_value(handle: str, digest: bytes) -> bytes:
+    """What the map holds for a handle: the 32-byte digest of its whole history, operations and times."""
+    return _sha256(_VALUE_DOMAIN + struct.pack(">H", len(handle)) + handle.encode("ascii") + digest)
 
 
 def verify_map_proof(root: bytes, key: bytes, value: bytes | None, proof: Proof) -> None:

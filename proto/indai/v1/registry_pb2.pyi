@@ -35,6 +35,12 @@ class _OperationTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operati
     """New state in which agent keys are revoked."""
     OPERATION_TYPE_TOMBSTONE: _OperationType.ValueType  # 4
     """The end: the handle has no keys any more."""
+    OPERATION_TYPE_DELEGATE: _OperationType.ValueType  # 5
+    """New state with other delegations."""
+    OPERATION_TYPE_RECOVER: _OperationType.ValueType  # 6
+    """New state in the place of later operations, by a key of higher authority than theirs, within 72 hours."""
+    OPERATION_TYPE_TRANSFER: _OperationType.ValueType  # 7
+    """The end, in favour of a successor: the next chain of the handle is theirs, and another subject."""
 
 class OperationType(_OperationType, metaclass=_OperationTypeEnumTypeWrapper):
     """Kinds of operation."""
@@ -49,6 +55,12 @@ OPERATION_TYPE_REVOKE: OperationType.ValueType  # 3
 """New state in which agent keys are revoked."""
 OPERATION_TYPE_TOMBSTONE: OperationType.ValueType  # 4
 """The end: the handle has no keys any more."""
+OPERATION_TYPE_DELEGATE: OperationType.ValueType  # 5
+"""New state with other delegations."""
+OPERATION_TYPE_RECOVER: OperationType.ValueType  # 6
+"""New state in the place of later operations, by a key of higher authority than theirs, within 72 hours."""
+OPERATION_TYPE_TRANSFER: OperationType.ValueType  # 7
+"""The end, in favour of a successor: the next chain of the handle is theirs, and another subject."""
 Global___OperationType: _TypeAlias = OperationType  # noqa: Y015
 
 @_typing.final
@@ -66,14 +78,18 @@ class Operation(_message.Message):
     REGISTRY_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
+    PREDECESSOR_FIELD_NUMBER: _builtins.int
+    SUCCESSOR_FIELD_NUMBER: _builtins.int
     type: Global___OperationType.ValueType
     """What it does."""
     handle: _builtins.str
     """The handle."""
     seq: _builtins.int
-    """0 for CREATE, then strictly one more."""
+    """0 for CREATE, then one more than the operation that `prev` names."""
     prev: _builtins.bytes
-    """Id (mid) of the operation before; empty for CREATE."""
+    """Id (mid) of the operation before; empty for CREATE. A RECOVER names the last operation that shall stand: those after
+    it are nullified.
+    """
     subject_id: _builtins.str
     """Subject id; empty in CREATE, which defines it."""
     issued_at_ms: _builtins.int
@@ -82,9 +98,13 @@ class Operation(_message.Message):
     """The registry's log origin; an operation for another registry is refused."""
     nonce: _builtins.bytes
     """16 random bytes, so that two geneses differ."""
+    predecessor: _builtins.bytes
+    """In a CREATE that takes over a transferred handle: id (mid) of the TRANSFER."""
+    successor: _builtins.bytes
+    """In a TRANSFER: the Ed25519 public key, 32 bytes, that signs the next CREATE."""
     @_builtins.property
     def state(self) -> Global___HandleState:
-        """The full new state; nothing is inherited. Empty for TOMBSTONE."""
+        """The full new state; nothing is inherited. Empty for TOMBSTONE and TRANSFER."""
 
     def __init__(
         self,
@@ -98,10 +118,12 @@ class Operation(_message.Message):
         registry: _builtins.str = ...,
         state: Global___HandleState | None = ...,
         nonce: _builtins.bytes = ...,
+        predecessor: _builtins.bytes = ...,
+        successor: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "issued_at_ms", b"issued_at_ms", "nonce", b"nonce", "prev", b"prev", "registry", b"registry", "seq", b"seq", "state", b"state", "subject_id", b"subject_id", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "issued_at_ms", b"issued_at_ms", "nonce", b"nonce", "predecessor", b"predecessor", "prev", b"prev", "registry", b"registry", "seq", b"seq", "state", b"state", "subject_id", b"subject_id", "successor", b"successor", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -118,8 +140,12 @@ class HandleState(_message.Message):
     NODE_FIELD_NUMBER: _builtins.int
     NODE_RECORD_FIELD_NUMBER: _builtins.int
     INTENTS_FIELD_NUMBER: _builtins.int
+    DELEGATIONS_FIELD_NUMBER: _builtins.int
+    DELEGATOR_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """A person's or office's home node: its handle. Empty for a node."""
+    delegator: _builtins.str
+    """Of a sub-handle: the handle whose record delegates to it. Empty for its parent."""
     @_builtins.property
     def rotation_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___RotationKey]:
         """Highest authority first; 1 to 5."""
@@ -136,6 +162,10 @@ class HandleState(_message.Message):
     def intents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Kinds of intent it answers, e.g. `meet`."""
 
+    @_builtins.property
+    def delegations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Delegation]:
+        """What sub-agents of this handle may do; they have only what every handle above them has."""
+
     def __init__(
         self,
         *,
@@ -144,14 +174,96 @@ class HandleState(_message.Message):
         node: _builtins.str = ...,
         node_record: Global___NodeRecord | None = ...,
         intents: _abc.Iterable[_builtins.str] | None = ...,
+        delegations: _abc.Iterable[Global___Delegation] | None = ...,
+        delegator: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node_record", b"node_record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_keys", b"agent_keys", "intents", b"intents", "node", b"node", "node_record", b"node_record", "rotation_keys", b"rotation_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_keys", b"agent_keys", "delegations", b"delegations", "delegator", b"delegator", "intents", b"intents", "node", b"node", "node_record", b"node_record", "rotation_keys", b"rotation_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HandleState: _TypeAlias = HandleState  # noqa: Y015
+
+@_typing.final
+class Delegation(_message.Message):
+    """What one sub-agent may do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    SUBJECT_ID_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
+    VALID_FROM_MS_FIELD_NUMBER: _builtins.int
+    VALID_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    ALLOTMENT_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """The sub-agent: a sub-handle of the same `authority/name`."""
+    subject_id: _builtins.str
+    """Its subject id. Another subject of that name has nothing."""
+    valid_from_ms: _builtins.int
+    """Milliseconds since the epoch."""
+    valid_until_ms: _builtins.int
+    """Milliseconds since the epoch; there is no delegation without an end."""
+    depth: _builtins.int
+    """How many levels it may delegate further: 0 to 2."""
+    allotment: _builtins.bool
+    """The budgets are debited from the delegator when granted, since the sub-agent lives on another node."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of intent; at least one."""
+
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]:
+        """The most it may spend in all; a currency that is not here may not be spent. Counted where the delegator lives."""
+
+    def __init__(
+        self,
+        *,
+        handle: _builtins.str = ...,
+        subject_id: _builtins.str = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        budgets: _abc.Iterable[Global___Budget] | None = ...,
+        valid_from_ms: _builtins.int = ...,
+        valid_until_ms: _builtins.int = ...,
+        depth: _builtins.int = ...,
+        allotment: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allotment", b"allotment", "budgets", b"budgets", "depth", b"depth", "handle", b"handle", "kinds", b"kinds", "subject_id", b"subject_id", "valid_from_ms", b"valid_from_ms", "valid_until_ms", b"valid_until_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Delegation: _TypeAlias = Delegation  # noqa: Y015
+
+@_typing.final
+class Budget(_message.Message):
+    """An amount of one currency."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    AMOUNT_MINOR_FIELD_NUMBER: _builtins.int
+    currency: _builtins.str
+    """ISO 4217, three capital letters."""
+    amount_minor: _builtins.int
+    """Minor units."""
+    def __init__(
+        self,
+        *,
+        currency: _builtins.str = ...,
+        amount_minor: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount_minor", b"amount_minor", "currency", b"currency"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Budget: _TypeAlias = Budget  # noqa: Y015
 
 @_typing.final
 class RotationKey(_message.Message):
@@ -260,20 +372,66 @@ class SubmitOperationRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OPERATION_FIELD_NUMBER: _builtins.int
+    INVITE_FIELD_NUMBER: _builtins.int
+    VOUCHER_FIELD_NUMBER: _builtins.int
     operation: _builtins.bytes
     """Serialised Envelope with an Operation."""
+    invite: _builtins.str
+    """With a CREATE, where the registry asks for one: an invite code."""
+    voucher: _builtins.bytes
+    """With a CREATE, where the registry asks for one: a serialised Envelope with a Voucher."""
     def __init__(
         self,
         *,
         operation: _builtins.bytes = ...,
+        invite: _builtins.str = ...,
+        voucher: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["invite", b"invite", "operation", b"operation", "voucher", b"voucher"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SubmitOperationRequest: _TypeAlias = SubmitOperationRequest  # noqa: Y015
+
+@_typing.final
+class Voucher(_message.Message):
+    """Payload `voucher`: an issuer that a registry trusts has verified who claims a handle."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REGISTRY_FIELD_NUMBER: _builtins.int
+    HANDLE_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    ISSUED_AT_MS_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    registry: _builtins.str
+    """The registry's log origin."""
+    handle: _builtins.str
+    """The handle it is for."""
+    key_id: _builtins.str
+    """Key id of the rotation key that will sign the CREATE, so that a stolen voucher is of no use."""
+    issued_at_ms: _builtins.int
+    """Milliseconds since the epoch, issuer's clock."""
+    expires_at_ms: _builtins.int
+    """Milliseconds since the epoch."""
+    def __init__(
+        self,
+        *,
+        registry: _builtins.str = ...,
+        handle: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        issued_at_ms: _builtins.int = ...,
+        expires_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_ms", b"expires_at_ms", "handle", b"handle", "issued_at_ms", b"issued_at_ms", "key_id", b"key_id", "registry", b"registry"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Voucher: _TypeAlias = Voucher  # noqa: Y015
 
 @_typing.final
 class SubmitOperationResponse(_message.Message):
@@ -283,21 +441,27 @@ class SubmitOperationResponse(_message.Message):
 
     INDEX_FIELD_NUMBER: _builtins.int
     LOOKUP_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Its index in the log."""
     @_builtins.property
     def lookup(self) -> Global___GetHandleResponse:
         """The proof, as from GetHandle."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Plain sentences for a person, e.g. that the name looks like one that is taken."""
+
     def __init__(
         self,
         *,
         index: _builtins.int = ...,
         lookup: Global___GetHandleResponse | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lookup", b"lookup"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "lookup", b"lookup"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "lookup", b"lookup", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -342,13 +506,18 @@ class GetHandleResponse(_message.Message):
     LAST_LEAF_PROOF_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     CONSISTENCY_PROOF_FIELD_NUMBER: _builtins.int
+    TIMES_MS_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    DOMAIN_FIELD_NUMBER: _builtins.int
     last_leaf: _builtins.bytes
     """The log's last leaf, which carries the map root."""
     checkpoint: _builtins.bytes
     """Signed note."""
+    before: _builtins.bytes
+    """Digest of the handle's history before this chain, 32 bytes; empty when this is its first subject."""
     @_builtins.property
     def chain(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Serialised Envelopes of the chain, genesis first; empty when the handle is not taken."""
+        """Serialised Envelopes of the newest chain, genesis first, as logged; empty when the handle was never taken."""
 
     @_builtins.property
     def indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -366,6 +535,14 @@ class GetHandleResponse(_message.Message):
     def consistency_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """From known_size to the checkpoint."""
 
+    @_builtins.property
+    def times_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Time of each operation's leaf, milliseconds since the epoch. The map's value covers it."""
+
+    @_builtins.property
+    def domain(self) -> Global___DomainStatus:
+        """What the registry last saw at a branded handle's domain. Not proved: ask the domain itself for more."""
+
     def __init__(
         self,
         *,
@@ -376,14 +553,43 @@ class GetHandleResponse(_message.Message):
         last_leaf_proof: _abc.Iterable[_builtins.bytes] | None = ...,
         checkpoint: _builtins.bytes = ...,
         consistency_proof: _abc.Iterable[_builtins.bytes] | None = ...,
+        times_ms: _abc.Iterable[_builtins.int] | None = ...,
+        before: _builtins.bytes = ...,
+        domain: Global___DomainStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["map_proof", b"map_proof"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "map_proof", b"map_proof"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain", b"chain", "checkpoint", b"checkpoint", "consistency_proof", b"consistency_proof", "indexes", b"indexes", "last_leaf", b"last_leaf", "last_leaf_proof", b"last_leaf_proof", "map_proof", b"map_proof"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "chain", b"chain", "checkpoint", b"checkpoint", "consistency_proof", b"consistency_proof", "domain", b"domain", "indexes", b"indexes", "last_leaf", b"last_leaf", "last_leaf_proof", b"last_leaf_proof", "map_proof", b"map_proof", "times_ms", b"times_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetHandleResponse: _TypeAlias = GetHandleResponse  # noqa: Y015
+
+@_typing.final
+class DomainStatus(_message.Message):
+    """Whether a domain confirms that a handle is its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFIRMED_AT_MS_FIELD_NUMBER: _builtins.int
+    FAILING_SINCE_MS_FIELD_NUMBER: _builtins.int
+    confirmed_at_ms: _builtins.int
+    """When it last confirmed, milliseconds since the epoch; 0 for never."""
+    failing_since_ms: _builtins.int
+    """Since when it does not confirm; 0 when it does."""
+    def __init__(
+        self,
+        *,
+        confirmed_at_ms: _builtins.int = ...,
+        failing_since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed_at_ms", b"confirmed_at_ms", "failing_since_ms", b"failing_since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DomainStatus: _TypeAlias = DomainStatus  # noqa: Y015
 
 @_typing.final
 class MapProof(_message.Message):

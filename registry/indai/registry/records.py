@@ -25,18 +25,29 @@ from indai.v1 import registry_pb2
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A handle's operations as stored (genesis first), their log indexes, and the chain they make."""
+    """A handle's newest chain, its operations as stored (genesis first), and their log indexes.
+
+    `place` is how many operations the handle has had, under all its subjects.
+    """
 
     chain: Chain
     raws: tuple[bytes, ...]
     indexes: tuple[int, ...]
+    place: int
 
     @classmethod
-    def of_rows(cls, raws: Sequence[bytes], indexes: Sequence[int]) -> Record | None:
-        """The record of stored operations; None for none."""
+    def of_rows(cls, raws: Sequence[bytes], indexes: Sequence[int], times_ms: Sequence[int]) -> Record | None:
+        """The record of all stored operations of a handle; None for none."""
         if not raws:
             return None
-        return cls(replay(parse_envelope(raw) for raw in raws), tuple(raws), tuple(indexes))
+        chain = replay((parse_envelope(raw) for raw in raws), times_ms)
+        newest = -len(chain.history)
+        return cls(chain, tuple(raws[newest:]), tuple(indexes[newest:]), len(raws))
+
+    @property
+    def times_ms(self) -> tuple[int, ...]:
+        """The time of each operation's leaf."""
+        return tuple(link.time_ms for link in self.chain.history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +66,12 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An operation that follows, with the leaf it makes and the log index it will have."""
+    """An operation that follows: its place in the handle's history, its log index and time, its leaf."""
 
     submission: Submission
-    seq: int
+    place: int
     index: int
+    time_ms: int
     leaf: bytes
 
 
@@ -114,22 +126,23 @@ def plan(
     for submission in submissions:
         if submission.envelope.mid not in landed:
             try:
-                made = _follow(submission, {**records, **changed}, size + len(accepted))
+                made = _follow(submission, {**records, **changed}, size + len(accepted), time_ms)
             except IndaiError as error:
                 outcomes.append(error)
                 continue
             changed[made.chain.handle] = made
-            accepted.append(_accept(submission, made, tree, time_ms))
+            accepted.append(_accept(submission, made, tree))
             landed[submission.envelope.mid] = made.indexes[-1]
         outcomes.append(landed[submission.envelope.mid])
     return Batch(tuple(accepted), changed, tuple(outcomes))
 
 
-def _follow(submission: Submission, records: Mapping[str, Record], index: int) -> Record:
+def _follow(submission: Submission, records: Mapping[str, Record], index: int, time_ms: int) -> Record:
     name = str(submission.handle)
     before = records.get(name)
-    if submission.operation.type == CREATE:
-        if before is not None:
+    creates = submission.operation.type == CREATE
+    if creates:
+        if before is not None and not before.chain.ended_at_ms:
             raise Refused(
                 Reason.HANDLE_TAKEN,
                 f"The handle {name} is taken.",
@@ -138,9 +151,14 @@ def _follow(submission: Submission, records: Mapping[str, Record], index: int) -
         _check_parent(submission, records)
     elif before is None:
         raise NotFound(Reason.NOT_FOUND, f"The handle {name} is not taken, so nothing follows.")
-    chain = apply_operation(before.chain if before else None, submission.envelope)
-    raws = (*before.raws, submission.envelope.raw) if before else (submission.envelope.raw,)
-    return Record(chain, raws, (*before.indexes, index) if before else (index,))
+    if before is None:
+        chain = apply_operation(None, submission.envelope, time_ms)
+        return Record(chain, (submission.envelope.raw,), (index,), 1)
+    # This clock may have been set back: a handle's times never go back, since the 72 hours count by them.
+    time_ms = max(time_ms, before.chain.history[-1].time_ms)
+    chain = apply_operation(before.chain, submission.envelope, time_ms)
+    raws, indexes = ((), ()) if creates else (before.raws, before.indexes)
+    return Record(chain, (*raws, submission.envelope.raw), (*indexes, index), before.place + 1)
 
 
 def _check_parent(submission: Submission, records: Mapping[str, Record]) -> None:
@@ -158,12 +176,12 @@ def _check_parent(submission: Submission, records: Mapping[str, Record]) -> None
         raise Refused(Reason.PERMISSION_DENIED, message, metadata={"rule": "REG-16"})
 
 
-def _accept(submission: Submission, made: Record, tree: SparseMap, time_ms: int) -> Accepted:
+def _accept(submission: Submission, made: Record, tree: SparseMap) -> Accepted:
     chain = made.chain
-    value = map_value(chain.handle, chain.subject_id, chain.seq, chain.last_mid)
-    root = tree.put(map_key(chain.handle), value)
+    root = tree.put(map_key(chain.handle), map_value(chain.handle, chain.digest))
+    time_ms = chain.history[-1].time_ms
     leaf = encode_registry_leaf(RegistryLeaf(time_ms, root, submission.envelope.raw))
-    return Accepted(submission, chain.seq, made.indexes[-1], leaf)
+    return Accepted(submission, made.place - 1, made.indexes[-1], time_ms, leaf)
 
 
 def _not_ours(why: str) -> InvalidInput:

@@ -66,6 +66,8 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
         return registry_pb2.GetHandleResponse(
             chain=record.raws if record else (),
             indexes=record.indexes if record else (),
+            times_ms=record.times_ms if record else (),
+            before=record.chain.before if record else b"",
             map_proof=registry_pb2.MapProof(bitmap=found.proof.bitmap, siblings=found.proof.siblings),
             last_leaf=view.last_leaf,
             last_leaf_proof=view.last_leaf_proof,

@@ -37,8 +37,8 @@ class Store:
     ) -> dict[str, Record]:
         """Those of `handles` that exist in the first `below` leaves, with their operations there."""
         rows = await connection.fetch(
-            "SELECT handle, envelope, idx FROM registry.operation"
-            " WHERE log = $1 AND handle = ANY ($2::text[]) AND idx < $3 ORDER BY handle, seq",
+            "SELECT handle, envelope, idx, time_ms FROM registry.operation"
+            " WHERE log = $1 AND handle = ANY ($2::text[]) AND idx < $3 ORDER BY handle, place",
             self._log,
             list(handles),
             below,
@@ -47,7 +47,7 @@ class Store:
         for row in rows:
             grouped.setdefault(row["handle"], []).append(row)
         found = (
-            (handle, Record.of_rows([row["envelope"] for row in group], [row["idx"] for row in group]))
+            (handle, Record.of_rows(*zip(*(row[1:] for row in map(tuple, group)), strict=True)))
             for handle, group in grouped.items()
         )
         return {handle: record for handle, record in found if record is not None}
@@ -66,13 +66,15 @@ class Store:
     ) -> None:
         """Add operations and put the tiles they changed; the caller's COMMIT makes both stand."""
         await connection.execute(
-            "INSERT INTO registry.operation (log, handle, seq, mid, idx, envelope)"
-            " SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])",
+            "INSERT INTO registry.operation (log, handle, place, mid, idx, time_ms, envelope)"
+            " SELECT $1, * FROM"
+            " unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bytea[])",
             self._log,
             [str(one.submission.handle) for one in accepted],
-            [one.seq for one in accepted],
+            [one.place for one in accepted],
             [one.submission.envelope.mid for one in accepted],
             [one.index for one in accepted],
+            [one.time_ms for one in accepted],
             [one.submission.envelope.raw for one in accepted],
         )
         await connection.execute(

@@ -145,8 +145,8 @@ async def check_mirror(rig: Any, size: int) -> None:
     for leaf in map(parse_registry_leaf, entries):
         operation = parse_envelope(leaf.operation)
         handle = registry_pb2.Operation.FromString(operation.payload).handle
-        chain = chains[handle] = apply_operation(chains.get(handle), operation)
-        value = map_value(handle, chain.subject_id, chain.seq, chain.last_mid)
+        chain = chains[handle] = apply_operation(chains.get(handle), operation, leaf.time_ms)
+        value = map_value(handle, chain.digest)
         assert tree.put(map_key(handle), value) == leaf.map_root
 
 
@@ -318,7 +318,7 @@ async def test_stored_operations_cannot_be_changed(rig: Any, database: Any) -> N
     await rig.submit(rig.claim("ind.ai/alice"))
     owner = await asyncpg.connect(database.admin_dsn)
     try:
-        for statement in ("UPDATE registry.operation SET seq = 5", "DELETE FROM registry.operation"):
+        for statement in ("UPDATE registry.operation SET place = 5", "DELETE FROM registry.operation"):
             with pytest.raises(asyncpg.PostgresError, match="only grows"):
                 await owner.execute(statement)
     finally:

@@ -206,7 +206,7 @@ async def test_an_old_state_under_the_newest_head_is_caught(rig: Any, alice: Any
     await revoked(rig, alice)
 
     def twist(method: str, request: Any, answer: Any) -> Any:
-        del answer.chain[1:]
+        del answer.chain[1:], answer.times_ms[1:]
         return answer
 
     rig.liar.twist = twist
@@ -266,6 +266,7 @@ async def test_operations_dropped_reordered_or_of_another_handle_are_caught(rig:
             raws = change(list(answer.chain))
             del answer.chain[:]
             answer.chain.extend(raws)
+            del answer.times_ms[len(raws) :]
             return answer
 
         rig.liar.twist = twist

@@ -17,9 +17,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from indai.client.audit import CHECKS, Report, Severity, Verdict, audit
 from indai.client.exports import IN
+from indai.client.handlekeys import claim, recover, retire
 from indai.policy.compiled import compile_policy
-from indai.protocol.envelope import Envelope, cosign, parse_envelope
+from indai.protocol.envelope import Envelope, cosign, parse_envelope, seal
 from indai.protocol.errors import Reason, Unavailable
+from indai.protocol.handlestate import AgentKey
 from indai.protocol.leaf import LeafKind
 from indai.protocol.operations import UPDATE, build_operation
 from indai.protocol.registryleaf import RegistryLeaf, encode_registry_leaf
@@ -77,9 +79,9 @@ def operation_by_a_stranger() -> World:
     world = honest()
     state = dataclasses.replace(world.registry.chains[ALICE].state, intents=("meet",))
     chain = world.registry.chains[ALICE]
-    theft = dataclasses.replace(
-        chain, state=dataclasses.replace(state, rotation_keys=(key("thief").public_key,))
-    )
+    state = dataclasses.replace(state, rotation_keys=(key("thief").public_key,))
+    last = dataclasses.replace(chain.history[-1], state=state)
+    theft = dataclasses.replace(chain, state=state, history=(*chain.history[:-1], last))
     stolen = build_operation(UPDATE, theft, theft.state, key("thief"), issued_at_ms=NOW, nonce=sixteen("x"))
     leaf = RegistryLeaf(NOW, world.registry.tiles.root(), stolen.raw)
     world.registry.entries.append(encode_registry_leaf(leaf))
@@ -509,6 +511,60 @@ def test_a_key_revoked_while_peers_could_not_know_makes_the_commitment_contested
     report = world.audit(tmp_path)
     assert checks(report, Severity.UNREADABLE) == {"key"}
     assert [one.verdict for one in report.commitments] == [Verdict.CONTESTED]
+
+
+def deal_with_a_nullified_key(world: World) -> None:
+    """A thief with bob's lower rotation key lists an agent key and signs with it; bob recovers afterwards."""
+    registry, thief, low = world.registry, key("thief agent"), key("bob low")
+    chain = registry.chains[BOB]
+    both = dataclasses.replace(
+        chain.state, rotation_keys=(*chain.state.rotation_keys, low.public_key), intents=("meet",)
+    )
+    registry.submit(UPDATE, BOB, both, NOW - HOUR)
+    keys = (*both.agent_keys, AgentKey(thief.public_key, NOW - HOUR))
+    theft = build_operation(
+        UPDATE,
+        registry.chains[BOB],
+        dataclasses.replace(both, agent_keys=keys),
+        low,
+        issued_at_ms=NOW - HOUR,
+        nonce=sixteen("theft"),
+    )
+    registry.append(theft, NOW - HOUR)
+
+    def under(commitment: pb.Commitment) -> pb.Commitment:
+        commitment.header.key_id = commitment.parties[0].key_id = thief.key_id
+        return commitment
+
+    Deal(world, commitment=under, sign=lambda offer: seal(offer.payload_type, offer.payload, [thief])).run()
+
+
+@pytest.mark.rule("REG-32")
+def test_what_a_nullified_key_signed_is_contested_and_not_removed(tmp_path: Path) -> None:
+    world = World()
+    deal_with_a_nullified_key(world)
+    assert [one.verdict for one in world.audit(tmp_path).commitments] == [Verdict.VALID]
+    chain = world.registry.chains[BOB]
+    undone = recover(chain, key(f"{BOB} rotation"), 1, now_ms=NOW + HOUR)
+    world.registry.append(undone, NOW + HOUR)
+    # A second deal, under bob's own key, is not touched by it.
+    Deal(world, number=1, start_ms=NOW + 3 * DAY, at_ms=NOW + 2 * HOUR).run()
+    report = world.audit(tmp_path)
+    assert checks(report, Severity.UNREADABLE) == {"key"}
+    assert sorted(one.verdict for one in report.commitments) == [Verdict.CONTESTED, Verdict.VALID]
+    (contested,) = (one for one in report.commitments if one.verdict is Verdict.CONTESTED)
+    assert any("nullified" in why for why in contested.why)
+
+
+def test_a_retired_name_that_begins_again_too_early_is_found(tmp_path: Path) -> None:
+    world = honest()
+    registry = world.registry
+    registry.append(retire(registry.chains[BOB], key(f"{BOB} rotation"), now_ms=NOW + DAY), NOW + DAY)
+    genesis = claim(BOB, registry.signer().name, [key("other")], now_ms=NOW + 2 * DAY)
+    chain = registry.chains.pop(BOB)
+    registry.append(genesis, NOW + 2 * DAY)
+    assert "registry-chain" in checks(world.audit(tmp_path), Severity.INVALID)
+    assert chain.ended_at_ms
 
 
 def test_a_key_revoked_afterwards_changes_nothing(tmp_path: Path) -> None:

@@ -117,9 +117,9 @@ class Mirror:
         self.append(envelope, time_ms)
 
     def append(self, envelope: Envelope, time_ms: int, map_root: bytes | None = None) -> None:
-        operation = apply_operation(self.chains.get(_handle_of(envelope)), envelope)
+        operation = apply_operation(self.chains.get(_handle_of(envelope)), envelope, time_ms)
         self.chains[operation.handle] = operation
-        value = map_value(operation.handle, operation.subject_id, operation.seq, operation.last_mid)
+        value = map_value(operation.handle, operation.digest)
         right = self.tiles.put(map_key(operation.handle), value)
         self.entries.append(encode_registry_leaf(RegistryLeaf(time_ms, map_root or right, envelope.raw)))
 

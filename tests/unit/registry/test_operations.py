@@ -151,7 +151,7 @@ def test_an_empty_chain_is_refused() -> None:
         ("issued_at_ms", -1),
         ("registry", ""),
         ("type", 0),
-        ("type", 5),
+        ("type", 9),
     ],
 )
 def test_a_malformed_operation_is_refused(field: str, value: object) -> None:

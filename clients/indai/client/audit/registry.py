@@ -22,7 +22,7 @@ from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.protocol.header import MAX_SKEW_MS, network_id
 from indai.protocol.note import parse_vkey
-from indai.protocol.operations import CREATE, Chain, apply_operation, parse_operation
+from indai.protocol.operations import Chain, apply_operation, parse_operation
 from indai.protocol.registryleaf import parse_registry_leaf
 from indai.protocol.sparsemap import SparseMap, map_key, map_value
 from indai.protocol.tlogpolicy import TlogPolicy
@@ -59,16 +59,16 @@ class KeyHistory:
         self.network = network
         self._current: dict[str, Chain] = {}
         self._versions: dict[str, list[Version]] = defaultdict(list)
+        self._subjects: dict[str, list[str]] = defaultdict(list)
 
     def add(self, raw: bytes, time_ms: int) -> Chain:
         """Apply the next operation of the log; raises ProtocolError."""
         envelope = parse_envelope(raw)
         operation = parse_operation(envelope)
-        before = self._current.get(operation.handle)
-        # A retired handle may begin again, as another subject.
-        fresh = before is not None and before.ended_at_ms > 0 and operation.type == CREATE
-        chain = apply_operation(None if fresh else before, envelope)
+        chain = apply_operation(self._current.get(operation.handle), envelope, time_ms)
         self._current[chain.handle] = chain
+        if chain.subject_id not in self._versions:
+            self._subjects[chain.handle].append(chain.subject_id)
         self._versions[chain.subject_id].append(Version(time_ms, chain))
         return chain
 
@@ -78,11 +78,14 @@ class KeyHistory:
         if not versions or versions[-1].chain.handle != handle:
             return Judgement(fault=f"the registry knows no {handle} with the subject {subject}")
         listed = next((version for version in versions if version.chain.agent_key(key_id)), None)
-        # Keys never leave the list, so the newest state tells each key's whole life.
+        if listed is None:
+            return Judgement(fault=f"{handle} never had the key {key_id}")
+        # Keys leave the list only when what brought them in is nullified; else the newest state tells each
+        # key's whole life.
         newest = versions[-1].chain
         key = newest.agent_key(key_id)
-        if listed is None or key is None:
-            return Judgement(fault=f"{handle} never had the key {key_id}")
+        if key is None:
+            return self._nullified(listed.chain, key_id)
         if time_ms < listed.time_ms - MAX_SKEW_MS:
             return Judgement(key.public_key, f"the key {key_id} of {handle} was not published yet")
         try:
@@ -95,24 +98,32 @@ class KeyHistory:
             return Judgement(key.public_key, fault, contested)
         return Judgement(key.public_key)
 
+    def _nullified(self, brought_in: Chain, key_id: str) -> Judgement:
+        """Peers could not know then: contested at any time, and never removed."""
+        key = brought_in.agent_key(key_id)
+        assert key is not None  # noqa: S101 - it is the version that lists the key
+        fault = f"the key {key_id} of {brought_in.handle} was nullified by a recovery"
+        return Judgement(key.public_key, fault, contested=True)
+
     def home_node(self, subject: str, time_ms: int) -> str:
         """The home node of a subject at a time; empty when it had none."""
         chain = self._at(subject, time_ms)
         return chain.state.node if chain else ""
 
     def homes(self, handle: str) -> set[str]:
-        """Every home node that a handle has ever had."""
-        chain = self._current.get(handle)
-        versions = self._versions[chain.subject_id] if chain else []
-        return {version.chain.state.node for version in versions}
+        """Every home node that a handle has ever had, under whichever subject."""
+        return {version.chain.state.node for version in self._all(handle)}
 
     def ledgers(self, node: str) -> Iterator[tuple[str, str]]:
         """(origin, verifier key) of every ledger that a node's record has ever named."""
-        subject = self._current[node].subject_id if node in self._current else ""
-        for version in self._versions.get(subject, ()):
+        for version in self._all(node):
             record = version.chain.state.node_record
             if record:
                 yield record.ledger_origin, record.ledger_vkey
+
+    def _all(self, handle: str) -> Iterator[Version]:
+        for subject in self._subjects.get(handle, ()):
+            yield from self._versions[subject]
 
     def _at(self, subject: str, time_ms: int) -> Chain | None:
         """The newest version published by then (with the skew of two honest clocks), else the first."""
@@ -214,7 +225,7 @@ class _Replay:
         except IndaiError as error:
             self._findings.add(Severity.INVALID, "registry-chain", place, error.message)
             return
-        value = map_value(chain.handle, chain.subject_id, chain.seq, chain.last_mid)
+        value = map_value(chain.handle, chain.digest)
         if self._tiles.put(map_key(chain.handle), value) != leaf.map_root:
             message = f"The map root after this operation of {chain.handle} is not the right one."
             self._findings.add(Severity.INVALID, "registry-map", place, message)

@@ -5,14 +5,17 @@
 CREATE TABLE operation (
   log text NOT NULL,
   handle text NOT NULL,
-  -- The primary key refuses a second operation of one number: a chain cannot fork here, whatever the program does.
-  seq bigint NOT NULL CHECK (seq >= 0),
+  -- Its place in the history of the handle, whatever the subject; 0 is the first. The primary key refuses a second
+  -- operation in one place: a history cannot fork here, whatever the program does.
+  place bigint NOT NULL CHECK (place >= 0),
   mid bytea NOT NULL CHECK (octet_length(mid) = 32),
   -- Its index in the log.
   idx bigint NOT NULL CHECK (idx >= 0),
+  -- The time of its leaf, ms since the epoch: what the 72 hours of a recovery count by.
+  time_ms bigint NOT NULL CHECK (time_ms > 0),
   -- Serialised Envelope, as received.
   envelope bytea NOT NULL CHECK (octet_length(envelope) <= 8192),
-  PRIMARY KEY (log, handle, seq),
+  PRIMARY KEY (log, handle, place),
   UNIQUE (log, mid),
   UNIQUE (log, idx)
 );
