@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 from indai.ledger.entries import Entry, columns, prepare, record
+from indai.ledger.vault import Vault
 from indai.protocol.leaf import LeafKind
 from indai.storage.pool import transaction
 from indai.tlog.append import Entry as LeafEntry
@@ -31,6 +32,7 @@ _BARE_SETUP = """
     CREATE TABLE bench.leaf (LIKE tlog.leaf INCLUDING ALL);
     CREATE TABLE bench.entry (LIKE tlog.entry INCLUDING ALL);
     CREATE TABLE bench.contents (LIKE ledger.contents INCLUDING ALL);
+    CREATE TABLE bench.content_keys (LIKE ledger.content_keys INCLUDING ALL);
     GRANT USAGE ON SCHEMA bench TO indai_app;
     GRANT ALL ON ALL TABLES IN SCHEMA bench TO indai_app;
 """
@@ -43,11 +45,15 @@ _ENTRIES = """
     SELECT $1, o, m, k, i FROM unnest($2::text[], $3::bytea[], $4::smallint[], $5::bigint[]) AS r (o, m, k, i)
 """
 _CONTENTS = """
-    INSERT INTO bench.contents (log, owner, mid, kind, idx, envelope, opening)
-    SELECT $1, o, m, k, i, e, p
-    FROM unnest($2::text[], $3::bytea[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])
-      AS r (o, m, k, i, e, p)
+    INSERT INTO bench.contents (log, owner, mid, kind, idx, content)
+    SELECT $1, o, m, k, i, c
+    FROM unnest($2::text[], $3::bytea[], $4::smallint[], $5::bigint[], $6::bytea[]) AS r (o, m, k, i, c)
 """
+_KEYS = """
+    INSERT INTO bench.content_keys (log, owner, idx, key)
+    SELECT $1, o, i, k FROM unnest($2::text[], $3::bigint[], $4::bytea[]) AS r (o, i, k)
+"""
+VAULT = Vault(os.urandom(32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +120,19 @@ class _Bare:
         self._next = itertools.count()
 
     async def insert(self, rows: list[Entry], *, contents: bool) -> None:
-        owners, mids, kinds, envelopes, openings, leaves, times = columns(rows)
+        owners, mids, kinds, sealed, keys, leaves, times = columns(rows, VAULT)
         places = [next(self._next) for _ in rows]
         async with transaction(self._pool) as connection:
             await connection.execute(_LEAVES, LOG, places, leaves, times)
             await connection.execute(_ENTRIES, LOG, owners, mids, kinds, places)
             if contents:
-                await connection.execute(_CONTENTS, LOG, owners, mids, kinds, places, envelopes, openings)
+                await connection.execute(_CONTENTS, LOG, owners, mids, kinds, places, sealed)
+                await connection.execute(_KEYS, LOG, owners, places, keys)
 
 
 async def _record(pool: asyncpg.Pool, writer: Writer, rows: list[Entry]) -> None:
     async with transaction(pool, sorted({row.owner for row in rows})) as connection:
-        await record(connection, LOG, writer.epoch, rows)
+        await record(connection, LOG, writer.epoch, rows, VAULT)
 
 
 def _slice(size: int) -> list[Entry]:
