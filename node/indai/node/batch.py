@@ -27,7 +27,7 @@ from indai.node.items import Answered, Approval, Deliver, Item, Start, Wake, Wit
 from indai.node.outbox import PASSING, Outgoing
 from indai.node.store import Key, Row, Store
 from indai.protocol import header
-from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Unavailable
+from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.leaf import LeafKind
 from indai.protocol.messages import Move
 from indai.protocol.party_state import (
@@ -113,6 +113,7 @@ class Batch:
         self._outcomes: list[tuple[Item, Any]] = []
         self.threads: dict[Key, ThreadState] = {}
         self._loaded_threads: dict[Key, ThreadState] = {}
+        self._erased: set[Key] = set()
         self.reserved: dict[str, Reserved] = {}
         self.sends: list[Outgoing] = []
         self.effects: list[CalendarWrite] = []
@@ -160,6 +161,9 @@ class Batch:
         )
         self._context.clock.read(loaded.clock_ms)
         for key, (row, commitment) in loaded.threads.items():
+            if row["erased_ms"] is not None:
+                self._erased.add(key)
+                continue
             self._loaded_threads[key] = ThreadState(_columns(row), Side.from_json(row["side"]), commitment)
         self.reserved.update(loaded.reserved)
 
@@ -180,6 +184,8 @@ class Batch:
                 item.succeed(result)
 
     async def _process(self, item: Item) -> Any:
+        if (item.owner, item.thread) in self._erased:
+            raise Refused(Reason.THREAD_CLOSED, "This has ended, and its owner has erased it.")
         match item:
             case Deliver():
                 return await self._deliver(item.inbound)

@@ -26,10 +26,10 @@ from indai.node.batch import Batch, Context
 from indai.node.draft import Reserved, ThreadState
 from indai.node.effects import Effects
 from indai.node.inbound import Inbound
-from indai.node.items import Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
+from indai.node.items import Answered, Approval, Deliver, Erasure, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.store import Key, Store
-from indai.protocol.errors import IndaiError, ProtocolError, Reason, Unavailable
+from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.messages import MeetWish
 
 MAX_BATCH = 64
@@ -108,6 +108,13 @@ class Engine:
         """The owner takes the matter back."""
         await self._submit(Withdrawal(owner, thread))
 
+    async def erase(self, owner: str, thread: bytes) -> int:
+        """Erase what an ended thread says; how many ledger entries that were. Refused(THREAD_OPEN) while it
+        goes on.
+        """
+        erased: int = await self._submit(Erasure(owner, thread))
+        return erased
+
     async def take(self, outgoing: Outgoing, replies: Sequence[Inbound], reason: str, sentence: str) -> None:
         """A peer took, or refused, a message of ours; its answers are taken in the same transaction."""
         await self._submit(
@@ -155,7 +162,11 @@ class Engine:
             while len(items) < MAX_BATCH and not self._queue.empty():
                 items.append(self._queue.get_nowait())
             faults.reach("before-load")
-            await self._settle(items)
+            erasures = [item for item in items if isinstance(item, Erasure)]
+            if len(erasures) < len(items):
+                await self._settle([item for item in items if item not in erasures])
+            for item in erasures:
+                await self._erase(item)
 
     async def _settle(self, items: list[Item]) -> None:
         """Commit these items, or find the one that can't be and commit the others."""
@@ -228,6 +239,22 @@ class Engine:
         self._effects.add(batch.effects)
         for owner, thread in batch.threads:
             self.changed(owner, thread)
+
+    async def _erase(self, item: Erasure) -> None:
+        """In a transaction of its own: nothing else changes a thread that has ended."""
+        try:
+            erased = await self._store.erase(item.owner, item.thread, self._context.clock())
+        except IndaiError as error:
+            item.fail(error)
+            return
+        self._threads.pop((item.owner, item.thread), None)
+        self._reserved.pop(item.owner, None)
+        if erased is None:
+            message = "What still goes on, or still has to be delivered, is not erased."
+            item.fail(Refused(Reason.THREAD_OPEN, message, hint="withdraw it, or wait until it has ended"))
+            return
+        item.succeed(erased)
+        self.changed(item.owner, item.thread)
 
     def _forget(self) -> None:
         """Nothing in memory is trusted after a failure."""

@@ -19,7 +19,7 @@ _END = b'{"type":"end"'
 
 _MESSAGES = """
 SELECT thread, owner, mid, outgoing, envelope, position FROM node.messages
-WHERE owner = ANY($1) AND (owner, thread, position) > ($2, $3, $4)
+WHERE owner = ANY($1) AND envelope <> '' AND (owner, thread, position) > ($2, $3, $4)
 ORDER BY owner, thread, position LIMIT $5
 """
 

@@ -74,5 +74,10 @@ class Withdrawal(Item):
 
 
 @dataclass(slots=True, eq=False)
+class Erasure(Item):
+    """The owner wants what an ended thread says to be gone."""
+
+
+@dataclass(slots=True, eq=False)
 class Wake(Item):
     """A timer is due."""

@@ -247,6 +247,15 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         async for lines in self._exporter.lines(caller(context).owner):
             yield owner_pb2.ExportOwnerResponse(lines=lines)
 
+    async def EraseContent(
+        self, request: owner_pb2.EraseContentRequest, context: Any
+    ) -> owner_pb2.EraseContentResponse:
+        """What an ended thread says is gone; its leaves stay."""
+        owner = caller(context).owner
+        thread = await self._find(owner, request.thread_id)
+        erased = await self._engine.erase(owner, thread)
+        return owner_pb2.EraseContentResponse(thread=await self._thread(owner, thread), erased_entries=erased)
+
     async def _thread(self, owner: str, thread: bytes) -> owner_pb2.Thread:
         """From memory where all of it is known, else from the tables."""
         row = self._remembered(owner, thread)

@@ -124,6 +124,16 @@ class Store:
                 [key for _, key in effects],
             )
 
+    async def erase(self, owner: str, thread: bytes, now_ms: int) -> int | None:
+        """Erase what an ended thread says, here and in the ledger; how many entries, None if it still goes
+        on.
+        """
+        with translate_errors():
+            erased: int | None = await self._pool.fetchval(
+                "SELECT node.erase_thread($1, $2, $3, $4)", owner, thread, self._log, now_ms
+            )
+        return erased
+
     async def ledger_size(self) -> int:
         """Entries in this node's ledger."""
         with translate_errors():

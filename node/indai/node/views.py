@@ -96,17 +96,19 @@ def thread(row: Row, ledger: str) -> owner_pb2.Thread:
         ours=ours,
         receipt=receipt,
         in_calendar=row["in_calendar"],
+        erased=row.get("erased_ms") is not None,
     )
 
 
 def message(row: Row, zone: ZoneInfo) -> owner_pb2.ThreadMessage:
     """One row of node.messages."""
     decision = policy_pb2.Decision.FromString(row["decision"]) if row["decision"] else None
+    words = _words(read(row["envelope"]), zone) if row["envelope"] else "erased"
     return owner_pb2.ThreadMessage(
         mid=row["mid"].hex(),
         move=row["move"],
         outgoing=row["outgoing"],
-        words=_words(read(row["envelope"]), zone),
+        words=words,
         time=timestamp(row["stored_ms"]),
         envelope=row["envelope"],
         decision=decision,

@@ -59,6 +59,7 @@ class Reason(Enum):
     NOT_YOUR_TURN = Status("FAILED_PRECONDITION", 409, 3)
     ILLEGAL_MOVE = Status("FAILED_PRECONDITION", 409, 3)
     THREAD_CLOSED = Status("FAILED_PRECONDITION", 409, 3)
+    THREAD_OPEN = Status("FAILED_PRECONDITION", 409, 3)
     TOO_MANY_MOVES = Status("FAILED_PRECONDITION", 409, 3)
     IMPASSE = Status("FAILED_PRECONDITION", 409, 3)
     # Transient: what it answers has not arrived. Never stored as an outcome.

@@ -170,6 +170,7 @@ class Thread(_message.Message):
     OURS_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     IN_CALENDAR_FIELD_NUMBER: _builtins.int
+    ERASED_FIELD_NUMBER: _builtins.int
     thread_id: _builtins.str
     """Hex of the thread id."""
     peer: _builtins.str
@@ -190,6 +191,8 @@ class Thread(_message.Message):
     """One sentence for the owner."""
     in_calendar: _builtins.bool
     """True when the event has been written into the calendar file."""
+    erased: _builtins.bool
+    """True when the owner has erased what it said."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """The agreed or offered start; absent before an offer."""
@@ -233,10 +236,11 @@ class Thread(_message.Message):
         ours: Global___LedgerPlace | None = ...,
         receipt: Global___LedgerPlace | None = ...,
         in_calendar: _builtins.bool = ...,
+        erased: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "ours", b"ours", "receipt", b"receipt", "start_time", b"start_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment_mid", b"commitment_mid", "create_time", b"create_time", "end_time", b"end_time", "in_calendar", b"in_calendar", "kind", b"kind", "ours", b"ours", "outgoing", b"outgoing", "peer", b"peer", "reason", b"reason", "receipt", b"receipt", "start_time", b"start_time", "state", b"state", "thread_id", b"thread_id", "title", b"title", "update_time", b"update_time", "words", b"words"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment_mid", b"commitment_mid", "create_time", b"create_time", "end_time", b"end_time", "erased", b"erased", "in_calendar", b"in_calendar", "kind", b"kind", "ours", b"ours", "outgoing", b"outgoing", "peer", b"peer", "reason", b"reason", "receipt", b"receipt", "start_time", b"start_time", "state", b"state", "thread_id", b"thread_id", "title", b"title", "update_time", b"update_time", "words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1128,6 +1132,56 @@ class ExportNodeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExportNodeResponse: _TypeAlias = ExportNodeResponse  # noqa: Y015
+
+@_typing.final
+class EraseContentRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Hex of the id, or an unambiguous prefix of at least 6 characters."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseContentRequest: _TypeAlias = EraseContentRequest  # noqa: Y015
+
+@_typing.final
+class EraseContentResponse(_message.Message):
+    """What is left."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    ERASED_ENTRIES_FIELD_NUMBER: _builtins.int
+    erased_entries: _builtins.int
+    """Ledger entries whose content was erased now; 0 when it was erased before."""
+    @_builtins.property
+    def thread(self) -> Global___Thread:
+        """The thread, without what it said."""
+
+    def __init__(
+        self,
+        *,
+        thread: Global___Thread | None = ...,
+        erased_entries: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased_entries", b"erased_entries", "thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseContentResponse: _TypeAlias = EraseContentResponse  # noqa: Y015
 
 @_typing.final
 class WithdrawThreadRequest(_message.Message):

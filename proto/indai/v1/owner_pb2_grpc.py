@@ -85,6 +85,11 @@ class OwnerServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.ListJournalRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.ListJournalResponse.FromString,
                 _registered_method=True)
+        self.EraseContent = channel.unary_unary(
+                '/indai.v1.OwnerService/EraseContent',
+                request_serializer=indai_dot_v1_dot_owner__pb2.EraseContentRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.EraseContentResponse.FromString,
+                _registered_method=True)
         self.ExportOwner = channel.unary_stream(
                 '/indai.v1.OwnerService/ExportOwner',
                 request_serializer=indai_dot_v1_dot_owner__pb2.ExportOwnerRequest.SerializeToString,
@@ -166,6 +171,14 @@ class OwnerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EraseContent(self, request, context):
+        """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
+        other party's copy and the event in the calendar.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExportOwner(self, request, context):
         """The owner's part of the ledger with its threads, as lines of the export format, for an offline audit.
         """
@@ -225,6 +238,11 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     servicer.ListJournal,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.ListJournalRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.ListJournalResponse.SerializeToString,
+            ),
+            'EraseContent': grpc.unary_unary_rpc_method_handler(
+                    servicer.EraseContent,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.EraseContentRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.EraseContentResponse.SerializeToString,
             ),
             'ExportOwner': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportOwner,
@@ -503,6 +521,33 @@ class OwnerService:
             '/indai.v1.OwnerService/ListJournal',
             indai_dot_v1_dot_owner__pb2.ListJournalRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.ListJournalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EraseContent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/EraseContent',
+            indai_dot_v1_dot_owner__pb2.EraseContentRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.EraseContentResponse.FromString,
             options,
             channel_credentials,
             insecure,

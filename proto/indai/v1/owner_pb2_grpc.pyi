@@ -53,6 +53,10 @@ class OwnerServiceStub:
     """Compiles, stores and activates the owner's rules."""
     ListJournal: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListJournalRequest, _owner_pb2.ListJournalResponse]
     """The owner's log: decisions, refusals and what was refused of peers, newest first."""
+    EraseContent: _grpc.UnaryUnaryMultiCallable[_owner_pb2.EraseContentRequest, _owner_pb2.EraseContentResponse]
+    """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
+    other party's copy and the event in the calendar.
+    """
     ExportOwner: _grpc.UnaryStreamMultiCallable[_owner_pb2.ExportOwnerRequest, _owner_pb2.ExportOwnerResponse]
     """The owner's part of the ledger with its threads, as lines of the export format, for an offline audit."""
 
@@ -81,6 +85,10 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     """Compiles, stores and activates the owner's rules."""
     ListJournal: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListJournalRequest, _owner_pb2.ListJournalResponse]  # type: ignore[assignment]
     """The owner's log: decisions, refusals and what was refused of peers, newest first."""
+    EraseContent: _aio.UnaryUnaryMultiCallable[_owner_pb2.EraseContentRequest, _owner_pb2.EraseContentResponse]  # type: ignore[assignment]
+    """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
+    other party's copy and the event in the calendar.
+    """
     ExportOwner: _aio.UnaryStreamMultiCallable[_owner_pb2.ExportOwnerRequest, _owner_pb2.ExportOwnerResponse]  # type: ignore[assignment]
     """The owner's part of the ledger with its threads, as lines of the export format, for an offline audit."""
 
@@ -166,6 +174,16 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.ListJournalResponse, _abc.Awaitable[_owner_pb2.ListJournalResponse]]:
         """The owner's log: decisions, refusals and what was refused of peers, newest first."""
+
+    @_abc_1.abstractmethod
+    def EraseContent(
+        self,
+        request: _owner_pb2.EraseContentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.EraseContentResponse, _abc.Awaitable[_owner_pb2.EraseContentResponse]]:
+        """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
+        other party's copy and the event in the calendar.
+        """
 
     @_abc_1.abstractmethod
     def ExportOwner(

@@ -191,8 +191,7 @@ class Judge:
             return
         held = ledger.held.get((party.handle, case.mid))
         if held is None and self._opened_at(ledger, case, receipt) is not False:
-            message = f"The ledger of {party.handle} does not show this commitment."
-            self._fault(case, Verdict.UNCONFIRMED, "held", message, case.place)
+            self._not_held(case, party, ledger)
         decided = ledger.decided.get((party.handle, case.mid))
         if decided is None:
             if held is None:
@@ -203,6 +202,15 @@ class Judge:
             self._fault(case, verdict, "permitted", message, held.place)
             return
         self._check_decision(case, party, decided, held)
+
+    def _not_held(self, case: _Case, party: negotiation_pb2.Party, ledger: Ledger) -> None:
+        """A commitment that a ledger does not show, or whose content is erased or withheld there."""
+        if any(ledger.kinds[index] == LeafKind.COMMITMENT for index in ledger.closed):
+            message = f"The ledger of {party.handle} does not open all its commitments, this one among them."
+            self._fault(case, Verdict.UNOPENED, "unopened", message, case.place)
+            return
+        message = f"The ledger of {party.handle} does not show this commitment."
+        self._fault(case, Verdict.UNCONFIRMED, "held", message, case.place)
 
     def _opened_at(self, ledger: Ledger, case: _Case, receipt: Said | None) -> bool | None:
         """False when the party's leaf is known by the receipt to be there, unopened; None when nothing
