@@ -117,12 +117,12 @@ class Home:
     def operator_token(self) -> str:
         """The operator's token."""
         path = self.path / "operator.token"
-        return self._secret(path, "the operator's token", "run this where the node's data directory is")
+        return self._secret(path, "operator's token", "run this where the node's data directory is")
 
     def owner_token(self, handle: str) -> str:
         """An owner's token."""
         hint = f"claim the handle here: indai handle claim {handle}"
-        return self._secret(self.token_file(handle), f"a token of {handle}", hint)
+        return self._secret(self.token_file(handle), f"token of {handle}", hint)
 
     def owners(self) -> list[str]:
         """The handles whose tokens are here."""
@@ -164,9 +164,7 @@ class Home:
         try:
             return path.read_text("utf-8").strip()
         except FileNotFoundError:
-            raise NotFound(
-                Reason.NOT_FOUND, f"There is no {what} in {self.path}.".replace("no the", "no"), hint=hint
-            ) from None
+            raise NotFound(Reason.NOT_FOUND, f"There is no {what} in {self.path}.", hint=hint) from None
 
     def _nothing_runs(self) -> NotFound:
         return NotFound(
