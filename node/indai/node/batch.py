@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import asyncpg
 import structlog
 from indai.client.resolver import Resolver
 from indai.ledger.entries import Entry
@@ -24,12 +25,12 @@ from indai.node.effects import CalendarWrite
 from indai.node.host import Host
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.items import Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
-from indai.node.outbox import PASSING, Outgoing
-from indai.node.store import Key, Row, Store
+from indai.node.outbox import Outgoing
+from indai.node.store import Key, Row, Store, hexed
 from indai.protocol import header
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.leaf import LeafKind
-from indai.protocol.messages import Move
+from indai.protocol.messages import Message, Move
 from indai.protocol.party_state import (
     Event,
     OwnerAnswers,
@@ -92,6 +93,10 @@ class _Mark:
     threads: dict[Key, ThreadState]
     reserved: dict[str, Reserved]
     sends: list[Outgoing]
+    resends: set[str]
+    effects: list[CalendarWrite]
+    points: list[str]
+    points_after: list[str]
 
 
 class Batch:
@@ -116,6 +121,7 @@ class Batch:
         self._erased: set[Key] = set()
         self.reserved: dict[str, Reserved] = {}
         self.sends: list[Outgoing] = []
+        self.resends: set[str] = set()  # owners of stored messages that are to be sent once more
         self.effects: list[CalendarWrite] = []
         self.points: list[str] = []
         self.points_after: list[str] = []
@@ -173,6 +179,12 @@ class Batch:
             result: Any = await self._process(item)
         except IndaiError as error:
             result = error
+        except asyncpg.PostgresError:
+            raise  # the batch's transaction, not this item
+        except Exception as error:
+            # A fault of ours that one message uncovers must not fail the others beside it.
+            log.exception("item failed", owner=item.owner, thread=item.thread.hex())
+            result = IndaiError(Reason.INTERNAL, f"The node failed: {type(error).__name__}.")
         self._outcomes.append((item, result))
 
     def answer(self) -> None:
@@ -219,7 +231,7 @@ class Batch:
                     "The message was taken before; what was answered then stands.",
                     rule="HDR-06",
                 )
-            return await self._context.store.replies(inbound.owner, message.mid, message.move.value)
+            return await self._replies(inbound.owner, message)
         # An acceptance has the offer's times, and how late it may be the offerer decides.
         if message.move is not Move.ACCEPT:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
@@ -227,6 +239,16 @@ class Batch:
         await self._receive(draft, inbound)
         self._merge(draft)
         return draft.replies
+
+    async def _replies(self, owner: str, message: Message) -> list[bytes]:
+        """What was answered to a known message at once, be it earlier in this very batch."""
+        cause = (owner, hexed(message.mid), message.move.value)
+        fresh = [
+            bytes.fromhex(row["envelope"].removeprefix("\\x"))
+            for row in self._rows.get("messages", ())
+            if (row["owner"], row["cause_mid"], row["cause_move"]) == cause
+        ]
+        return fresh or await self._context.store.replies(owner, message.mid, message.move.value)
 
     async def _receive(self, draft: Draft, inbound: Inbound) -> None:
         message = inbound.message
@@ -239,8 +261,8 @@ class Batch:
     async def _answered(self, item: Answered) -> None:
         """The row leaves the outbox with the peer's answer; each reply stands for itself.
 
-        A reply that can't be taken for a passing reason takes the whole item back: the delivery is repeated,
-        and the reply comes again.
+        Only what the reply itself did wrong is final. When it is our own side that can't take it now, the
+        whole item is taken back, and the outbox brings it again.
         """
         before = self._mark()
         draft = self._draft(item.owner, item.thread)
@@ -254,17 +276,21 @@ class Batch:
         for reply in item.replies:
             try:
                 await self._deliver(replace(reply, proven=False))
-            except IndaiError as error:
-                if error.reason.status.grpc in PASSING:
-                    self._return_to(before)
-                    raise
+            except ProtocolError as error:
                 if error.reason is not Reason.REPLAYED:
-                    log.warning(
-                        "reply refused", owner=item.owner, reason=error.reason.name, error=error.message
-                    )
-                    noted = self._draft(item.owner, item.thread)
-                    noted.journal("refused-message", error.reason.name, error.message, reply.message.mid)
-                    self._merge(noted)
+                    self._note_refused(item, reply, error)
+            except Exception:
+                self._return_to(before)
+                raise
+
+    def _note_refused(self, item: Answered, reply: Inbound, error: ProtocolError) -> None:
+        """The owner sees on the thread itself why the peer's answer does not count."""
+        log.warning("reply refused", owner=item.owner, reason=error.reason.name, error=error.message)
+        noted = self._draft(item.owner, item.thread)
+        noted.journal("refused-message", error.reason.name, error.message, reply.message.mid)
+        hint = f" ({error.hint})" if error.hint else ""
+        noted.set(words=f"The answer of {reply.peer} was refused: {error.message}{hint}")
+        self._merge(noted)
 
     def _refused(self, draft: Draft, item: Answered) -> None:
         """Our first message was refused as such: there is nobody to negotiate with."""
@@ -283,10 +309,15 @@ class Batch:
         await conversation.run(OwnerStarts(item.wish, item.thread, own.subject_id, peer.subject_id))
         self._merge(draft)
 
-    async def _approval(self, item: Approval) -> None:
+    async def _approval(self, item: Approval) -> Refused | None:
         if self._state(item.owner, item.thread) is None:
             raise NotFound(Reason.NOT_FOUND, "There is no such question.", hint="indai inbox")
         draft = self._draft(item.owner, item.thread)
+        side = draft.thread.side
+        if side.phase is Phase.ASKING_OWNER and draft.now_ms >= side.deadline_ms:
+            # Silence until the deadline was the answer; it is given now, and the owner told after COMMIT.
+            await self._step(item, Tick())
+            return Refused(Reason.THREAD_CLOSED, "The question had run out before your answer came.")
         state = "approved" if item.approved else "declined"
         # The table's compare-and-set makes it single-use, whatever memory says.
         draft.add("answers", action_hash=item.action_hash, state=state)
@@ -294,6 +325,7 @@ class Batch:
         conversation = self._conversation(draft, draft.thread.columns["peer"])
         await conversation.run(OwnerAnswers(item.approved))
         self._merge(draft)
+        return None
 
     def _conversation(
         self, draft: Draft, peer: str, cause: Cause | None = None, request_id: str | None = None
@@ -337,6 +369,8 @@ class Batch:
         self._cancel_out()
         self._entries.extend(draft.entries)
         self.sends.extend(draft.sends)
+        if draft.resends:
+            self.resends.add(draft.owner)
         self.reserved[draft.owner] = draft.reserved
         if draft.state is not None:
             self.threads[draft.state.key] = draft.state
@@ -348,11 +382,23 @@ class Batch:
 
     def _mark(self) -> _Mark:
         rows = {section: list(rows) for section, rows in self._rows.items()}
-        return _Mark(rows, list(self._entries), dict(self.threads), dict(self.reserved), list(self.sends))
+        return _Mark(
+            rows,
+            list(self._entries),
+            dict(self.threads),
+            dict(self.reserved),
+            list(self.sends),
+            set(self.resends),
+            list(self.effects),
+            list(self.points),
+            list(self.points_after),
+        )
 
     def _return_to(self, mark: _Mark) -> None:
-        self._rows, self._entries, self.sends = mark.rows, mark.entries, mark.sends
+        self._rows, self._entries = mark.rows, mark.entries
         self.threads, self.reserved = mark.threads, mark.reserved
+        self.sends, self.resends, self.effects = mark.sends, mark.resends, mark.effects
+        self.points, self.points_after = mark.points, mark.points_after
 
     def _cancel_out(self) -> None:
         """A slot reserved and released within one batch never reaches the table."""

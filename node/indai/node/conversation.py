@@ -188,6 +188,7 @@ class Conversation:
                 draft.set(words=words)
             case Resend(mid):
                 draft.add("outbox", mid=mid, move=Move.RECEIPT.value, recipient=self._desk.peer)
+                draft.resends = True
             case Reserve():
                 pass  # its row carries the mid, which `_store` knows once the message is signed
         return None

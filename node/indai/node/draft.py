@@ -90,6 +90,7 @@ class Draft:
     doc: dict[str, list[Row]] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     sends: list[Outgoing] = field(default_factory=list)
+    resends: bool = False  # a stored message of ours is to be sent once more
     replies: list[bytes] = field(default_factory=list)
     effects: list[CalendarWrite] = field(default_factory=list)
 

@@ -18,8 +18,9 @@ import structlog
 from indai.node import faults
 from indai.node.agents import Agents
 from indai.node.calendar import MeetingEvent
+from indai.node.recall import Recall
 from indai.node.store import Key, Store
-from indai.protocol.errors import IndaiError
+from indai.protocol.errors import IndaiError, Refused
 
 RETRY_S = 5.0
 # A file rests this long after a write, for each file that is busy: under load, deals are written together.
@@ -60,12 +61,19 @@ class Effects:
         self._tasks: set[asyncio.Task[None]] = set()
         # Whether a thread's effect is done, as far as this process knows; the least recent go first.
         self._known: OrderedDict[Key, bool] = OrderedDict()
+        self._recall = Recall(self._read)
 
     async def load(self, owners: Sequence[str]) -> None:
         """Take up what an earlier run left, and begin."""
         self._spawn(self._mark())
-        if not owners:
-            return
+        if owners:
+            await self._read(owners)
+
+    def recall(self, owners: Iterable[str]) -> None:
+        """Take up what is stored for these owners, again. Returns at once."""
+        self._recall.ask(owners)
+
+    async def _read(self, owners: Sequence[str]) -> None:
         async with self._store.scope(*owners) as connection:
             rows = await connection.fetch(
                 "SELECT owner, thread, key, doc FROM node.effects WHERE owner = ANY($1) AND NOT done"
@@ -91,6 +99,7 @@ class Effects:
 
     async def close(self) -> None:
         """Stop; what is not done stays stored."""
+        await self._recall.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -105,25 +114,33 @@ class Effects:
         try:
             while effects := self._ready.pop(owner, None):
                 faults.reach("before-calendar")
-                try:
-                    async with self._writers:
-                        await self._agents.get(owner).calendar.put_many(
-                            [MeetingEvent(**one.doc) for one in effects]
-                        )
-                except IndaiError as error:
-                    log.warning(
-                        "calendar not written", owner=owner, reason=error.reason.name, error=error.message
-                    )
-                    self._ready[owner] = effects + self._ready.get(owner, [])
-                    await self._tell(owner, error)
-                    await asyncio.sleep(RETRY_S)
-                else:
-                    faults.reach("after-calendar")
-                    self._written.extend(effects)
+                failed = await self._put(owner, effects)
+                faults.reach("after-calendar")
+                if len(failed) < len(effects):
+                    self._written.extend(effect for effect in effects if effect not in failed)
                     self._news.set()
-                    await asyncio.sleep(REST_S * len(self._writing))
+                if failed:
+                    self._ready[owner] = failed + self._ready.get(owner, [])
+                await asyncio.sleep(RETRY_S if failed else REST_S * len(self._writing))
         finally:
             self._writing.discard(owner)
+
+    async def _put(self, owner: str, effects: list[CalendarWrite]) -> list[CalendarWrite]:
+        """Those that could not be written. One event that the file refuses keeps no other out of it."""
+        try:
+            async with self._writers:
+                await self._agents.get(owner).calendar.put_many([MeetingEvent(**one.doc) for one in effects])
+        except Refused as error:
+            if len(effects) > 1:
+                return [failed for one in effects for failed in await self._put(owner, [one])]
+            await self._tell(owner, error)
+        except IndaiError as error:
+            await self._tell(owner, error)
+        except Exception:
+            log.exception("calendar not written", owner=owner)
+        else:
+            return []
+        return effects
 
     async def _mark(self) -> None:
         while True:
@@ -150,6 +167,7 @@ class Effects:
 
     async def _tell(self, owner: str, error: IndaiError) -> None:
         """Once for each run of failures: the last line of the journal says so already."""
+        log.warning("calendar not written", owner=owner, reason=error.reason.name, error=error.message)
         with contextlib.suppress(IndaiError):  # the log above has it
             async with self._store.scope(owner) as connection:
                 await connection.execute(

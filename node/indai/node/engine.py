@@ -7,7 +7,7 @@ memory is forgotten.
 
 Commit point: the return of `Store.apply`. Answers, deliveries and effects come after it and never before.
 When the connection is lost there, the outcome is unknown: callers get UNAVAILABLE and come again, and find
-what was stored by message id or request id.
+what was stored by message id or request id; outbox and effects read again what may have been stored.
 """
 
 from __future__ import annotations
@@ -87,8 +87,10 @@ class Engine:
         try:
             await self._submit(item)
         except IndaiError as error:
+            if error.reason is not Reason.ID_REUSE:
+                raise
             again = await self._store.thread_of_request(owner, request_id)
-            if again is None or error.reason is not Reason.ID_REUSE:
+            if again is None:
                 raise
             return again
         self._requests[owner, request_id] = item.thread
@@ -184,11 +186,11 @@ class Engine:
                 items[0].retried = True
                 await self._settle(items)
         except IndaiError as error:
-            self._forget()
+            self._doubt(items)
             for item in items:
                 item.fail(error)
         except Exception as error:
-            self._forget()
+            self._doubt(items)
             log.exception("batch failed")
             for item in items:
                 item.fail(IndaiError(Reason.INTERNAL, f"The node failed: {type(error).__name__}."))
@@ -232,11 +234,11 @@ class Engine:
         while len(self._threads) > MAX_THREADS:
             self._threads.popitem(last=False)
         batch.answer()
-        if self._outbox is None or self._effects is None:
-            raise RuntimeError("the engine was not started")
+        outbox, effects = self._work()
         for outgoing in batch.sends:
-            self._outbox.send(outgoing)
-        self._effects.add(batch.effects)
+            outbox.send(outgoing)
+        outbox.recall(batch.resends)
+        effects.add(batch.effects)
         for owner, thread in batch.threads:
             self.changed(owner, thread)
 
@@ -255,6 +257,20 @@ class Engine:
             return
         item.succeed(erased)
         self.changed(item.owner, item.thread)
+
+    def _doubt(self, items: Sequence[Item]) -> None:
+        """Whether these items were stored is unknown: what they may have left to do is read from the
+        tables."""
+        self._forget()
+        outbox, effects = self._work()
+        owners = {item.owner for item in items}
+        outbox.recall(owners)
+        effects.recall(owners)
+
+    def _work(self) -> tuple[Outbox, Effects]:
+        if self._outbox is None or self._effects is None:
+            raise RuntimeError("the engine was not started")
+        return self._outbox, self._effects
 
     def _forget(self) -> None:
         """Nothing in memory is trusted after a failure."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
+from indai.node.recall import Recall
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.v1 import peer_pb2
@@ -70,9 +71,11 @@ class Outbox:
         self._channels = channels
         self._take = take
         self._lanes: dict[str, _Lane] = {}
+        self._postponed: dict[tuple[str, bytes, str], int] = {}  # how often the peer could not take it
         self._waiting: set[tuple[str, bytes, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._recall = Recall(self.load)
 
     @property
     def waiting(self) -> int:
@@ -98,9 +101,14 @@ class Outbox:
         self._waiting.add(key)
         self._spawn(self._route(message))
 
+    def recall(self, owners: Iterable[str]) -> None:
+        """Take up what is stored for these owners and not under way. Returns at once."""
+        self._recall.ask(owners)
+
     async def close(self) -> None:
         """Stop; what is undelivered stays stored."""
         self._closing = True
+        await self._recall.close()
         tasks = [*self._tasks, *(worker for lane in self._lanes.values() for worker in lane.workers)]
         for task in tasks:
             task.cancel()
@@ -138,11 +146,16 @@ class Outbox:
                 batch.append(lane.ready.get_nowait())
             try:
                 await self._deliver(node, lane, batch)
-            except IndaiError as error:
-                for message in batch:
-                    lane.ready.put_nowait(message)
+            except Exception as caught:
+                error = caught
+                if not isinstance(error, IndaiError):
+                    log.exception("delivery failed", whom=node)
+                    error = IndaiError(Reason.INTERNAL, "The delivery failed inside this node.")
                 lane.failures += 1
                 await self._pause(lane.failures, node, error)
+                # By way of the registry again: the owner may live on another node by now.
+                for message in batch:
+                    self._spawn(self._route(message))
 
     async def _deliver(self, node: str, lane: _Lane, batch: list[Outgoing]) -> None:
         request = peer_pb2.DeliverRequest(envelopes=[message.envelope for message in batch])
@@ -153,10 +166,7 @@ class Outbox:
             )
         lane.failures = 0
         await asyncio.gather(
-            *(
-                self._result(message, result, node)
-                for message, result in zip(batch, response.results, strict=True)
-            )
+            *(self._result(message, result) for message, result in zip(batch, response.results, strict=True))
         )
 
     async def _peer(self, node: str) -> PeerServiceAsyncStub:
@@ -165,27 +175,42 @@ class Outbox:
             raise Unavailable(Reason.UNREACHABLE, f"The record of {node} names no address.")
         return PeerServiceStub(await self._channels.get(record.address, record.tls_spki_sha256))
 
-    async def _result(self, message: Outgoing, result: peer_pb2.DeliverResult, node: str) -> None:
+    async def _result(self, message: Outgoing, result: peer_pb2.DeliverResult) -> None:
         reason = result.error.reason
         if reason and _is_passing(reason):
-            self._spawn(self._later(message, node))
+            self._spawn(self._later(message, Unavailable(Reason.UNREACHABLE, result.error.message)))
             return
+        self._postponed.pop((message.owner, message.mid, message.move), None)
         await self._answer(message, list(result.replies), reason, result.error.message)
 
-    async def _later(self, message: Outgoing, node: str) -> None:
-        await asyncio.sleep(FIRST_RETRY_S * 10)
-        self._lanes[node].ready.put_nowait(message)
+    async def _later(self, message: Outgoing, error: IndaiError) -> None:
+        """The peer's node is there but can't take this message yet: rarer and rarer, and not in its lane."""
+        key = (message.owner, message.mid, message.move)
+        self._postponed[key] = self._postponed.get(key, 2) + 1
+        await self._pause(self._postponed[key], message.recipient, error)
+        await self._route(message)
 
     async def _answer(self, message: Outgoing, replies: list[bytes], reason: str, sentence: str) -> None:
-        """Store what came back; the row goes in that same transaction. A failure to store is a repetition."""
-        failures = 0
+        """Store what came back; the row goes in that same transaction. What can't be stored now is stored
+        later, beside the lane, so that one owner's trouble holds up nobody else."""
+        try:
+            await self._take(message, replies, reason, sentence)
+        except IndaiError as error:
+            self._spawn(self._answer_later(message, replies, reason, sentence, error))
+        else:
+            self._waiting.discard((message.owner, message.mid, message.move))
+
+    async def _answer_later(
+        self, message: Outgoing, replies: list[bytes], reason: str, sentence: str, error: IndaiError
+    ) -> None:
+        failures = 1
         while True:
+            await self._pause(failures, message.owner, error)
             try:
                 await self._take(message, replies, reason, sentence)
                 break
-            except IndaiError as error:
-                failures += 1
-                await self._pause(failures, message.owner, error)
+            except IndaiError as again:
+                failures, error = failures + 1, again
         self._waiting.discard((message.owner, message.mid, message.move))
 
     async def _pause(self, failures: int, whom: str, error: IndaiError) -> None:

@@ -104,16 +104,6 @@ class Store:
             )
         return [row["envelope"] for row in rows]
 
-    async def envelope(self, owner: str, mid: bytes) -> tuple[str, bytes]:
-        """(move, exact bytes) of a message of ours."""
-        async with self.scope(owner) as connection:
-            row = await connection.fetchrow(
-                "SELECT move, envelope FROM node.messages WHERE owner = $1 AND mid = $2 AND outgoing",
-                owner,
-                mid,
-            )
-        return row["move"], row["envelope"]
-
     async def mark_done(self, effects: Sequence[tuple[str, str]]) -> None:
         """Effects, by owner and key, that were carried out."""
         async with self.scope(*{owner for owner, _ in effects}) as connection:

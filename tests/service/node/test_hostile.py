@@ -39,7 +39,7 @@ async def threads(pair: Pair) -> int:
     return len((await pair.bob.stub.ListThreads(owner_pb2.ListThreadsRequest(page_size=500))).threads)
 
 
-async def proposal(pair: Pair, key: SigningKey, **changes: object) -> Envelope:
+async def proposal(pair: Pair, key: SigningKey, title: str = "Hello", **changes: object) -> Envelope:
     """A proposal that says it is from alice to bob, signed by `key`."""
     resolver = pair.world.resolver()
     alice, bob = await resolver.resolve("ind.ai/alice"), await resolver.resolve("ind.ai/bob")
@@ -60,7 +60,7 @@ async def proposal(pair: Pair, key: SigningKey, **changes: object) -> Envelope:
     for name, value in changes.items():
         setattr(header, name, value)
     window = negotiation_pb2.Window(start_ms=now + DAY, end_ms=now + 2 * DAY)
-    wish = negotiation_pb2.MeetWish(title="Hello", duration_minutes=30, windows=[window])
+    wish = negotiation_pb2.MeetWish(title=title, duration_minutes=30, windows=[window])
     move = negotiation_pb2.Move(header=header, propose=negotiation_pb2.Propose(meet=wish))
     return seal(payload_type("move"), move.SerializeToString(), [key])
 
