@@ -218,7 +218,8 @@ class Conversation:
     def _note(self, answer: Answer, outcome: Outcome, approved: bool) -> None:
         words = answer.decision.words if answer.decision else "No time that you share is free."
         if approved:
-            words += " You said yes."
+            own = self._draft.thread.side.role is Role.INITIATOR
+            words += " You asked for it yourself." if own else " You said yes."
         self._draft.journal("decision", outcome.value if answer.decision else answer.reason, words)
 
     async def _send(self, send: Send) -> Sent:
