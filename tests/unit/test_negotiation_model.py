@@ -44,7 +44,7 @@ class TwoCopies(RuleBasedStateMachine):
 
     @rule(
         sender=st.sampled_from("AB"),
-        move=st.sampled_from([m for m in Move if m not in (Move.PROPOSE, Move.WITHDRAW)]),
+        move=st.sampled_from([m for m in Move if m not in (Move.PROPOSE, Move.WITHDRAW, Move.EVENT)]),
     )
     def answer(self, sender: str, move: Move) -> None:
         self.steps += 1

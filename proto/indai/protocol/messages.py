@@ -27,14 +27,17 @@ MAX_PLACE = 200
 MAX_SENTENCE = 300
 MAX_UID = 255
 MAX_LOG = 255
+MAX_PARTIES = 32
 MAX_MINUTES = 1_440
 MAX_WINDOWS = 32
 MAX_OFFER_LIFE_MS = DAY_MS
 MAX_HOLD_MS = 7 * DAY_MS
+MAX_DUE_MS = 366 * DAY_MS
 END_OF_TIME_MS = (
     253_402_300_800_000  # the year 10000: where calendars and clocks of every library still agree
 )
 
+_EVENT_KINDS = frozenset(negotiation_pb2.EventKind.values()) - {negotiation_pb2.EVENT_KIND_UNSPECIFIED}
 _REASON = re.compile(r"[A-Z][A-Z_]{0,39}")
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -50,6 +53,20 @@ class Move(Enum):
     HOLD = "HOLD"
     REJECT = "REJECT"
     WITHDRAW = "WITHDRAW"
+    EVENT = "EVENT"  # after the deed; `indai.protocol.lifecycle` has its rules
+
+
+class EventKind(Enum):
+    """What happens to a commitment after the deed."""
+
+    FULFIL = "FULFIL"
+    CANCEL = "CANCEL"
+    SUPERSEDE = "SUPERSEDE"
+    EXPIRE = "EXPIRE"
+    OVERDUE = "OVERDUE"
+    DISPUTE = "DISPUTE"
+    POST = "POST"
+    VOID = "VOID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +97,18 @@ class MeetWish:
 
 @dataclass(frozen=True, slots=True)
 class MeetTerms:
-    """A concrete meeting, [start_ms, end_ms), with the UID of the iCalendar event both sides write."""
+    """A concrete meeting, [start_ms, end_ms), with the UID of the iCalendar event both sides write.
+
+    `cancel_until_ms` 0: either party may cancel alone until the start; `due_ms` 0: due at the end.
+    """
 
     start_ms: int
     end_ms: int
     title: str
     place: str
     ical_uid: str
+    cancel_until_ms: int = 0
+    due_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +143,29 @@ class WithdrawBody:
     mid: bytes
 
 
-Body: TypeAlias = MeetWish | MeetTerms | ReceiptBody | HoldBody | RejectBody | WithdrawBody
-Payload: TypeAlias = negotiation_pb2.Move | negotiation_pb2.Commitment | negotiation_pb2.Receipt
+@dataclass(frozen=True, slots=True)
+class EventBody:
+    """One event of `commitment`, or with `seq` 0 the request for one.
+
+    `prev` is the mid of the event before it or of the commitment, `requests` the mids of what the other
+    parties asked for and this event grants.
+    """
+
+    commitment: bytes
+    kind: EventKind
+    seq: int
+    prev: bytes
+    requests: tuple[bytes, ...] = ()
+    reason: str = ""
+    sentence: str = ""
+    superseded_by: bytes = b""
+    posted_minor: int = 0
+
+
+Body: TypeAlias = MeetWish | MeetTerms | ReceiptBody | HoldBody | RejectBody | WithdrawBody | EventBody
+Payload: TypeAlias = (
+    negotiation_pb2.Move | negotiation_pb2.Commitment | negotiation_pb2.Receipt | negotiation_pb2.Event
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +195,7 @@ class Message:
 
 def describe(payload: Payload, *, mid: bytes, signatures: int) -> Message:
     """Read one parsed payload that `signatures` parties signed; raises ProtocolError(MALFORMED) with NEG-01
-    to NEG-07."""
+    to NEG-07 or LIF-01."""
     if isinstance(payload, negotiation_pb2.Commitment):
         return _describe_commitment(payload, mid, signatures)
     if signatures != 1:
@@ -161,6 +204,8 @@ def describe(payload: Payload, *, mid: bytes, signatures: int) -> Message:
         )
     if isinstance(payload, negotiation_pb2.Receipt):
         return _message(Move.RECEIPT, payload.header, mid, _read_receipt(payload))
+    if isinstance(payload, negotiation_pb2.Event):
+        return _message(Move.EVENT, payload.header, mid, _read_event(payload))
     step = payload.WhichOneof("step")
     if step is None:
         raise _malformed("NEG-01", "The message has no step")
@@ -189,6 +234,8 @@ def compose(
             return pb.Move(header=header, hold=pb.Hold(deadline_ms=body.deadline_ms))
         case (Move.REJECT, RejectBody()):
             return pb.Move(header=header, reject=pb.Reject(reason=body.reason, sentence=body.sentence))
+        case (Move.EVENT, EventBody()):
+            return _event_to_pb(header, body)
         case (Move.WITHDRAW, WithdrawBody()):
             return pb.Move(header=header, withdraw=pb.Withdraw(mid=body.mid))
     raise TypeError(f"{move.name} is not composed from a {type(body).__name__}")
@@ -216,6 +263,10 @@ def check_terms(terms: MeetTerms) -> None:
     _check_span("NEG-04", "The slot", terms.start_ms, terms.end_ms)
     if terms.end_ms - terms.start_ms > MAX_MINUTES * MINUTE_MS:
         raise _malformed("NEG-04", f"The slot is longer than {MAX_MINUTES} minutes")
+    if not 0 <= terms.cancel_until_ms <= terms.end_ms:
+        raise _malformed("NEG-04", "The time for cancelling alone lies after the meeting")
+    if terms.due_ms and not terms.end_ms <= terms.due_ms <= terms.end_ms + MAX_DUE_MS:
+        raise _malformed("NEG-04", "The meeting is due before its end or more than 366 days after it")
 
 
 def _describe_commitment(payload: negotiation_pb2.Commitment, mid: bytes, signatures: int) -> Message:
@@ -229,7 +280,15 @@ def _describe_commitment(payload: negotiation_pb2.Commitment, mid: bytes, signat
     if payload.WhichOneof("terms") != "meet":
         raise _malformed("NEG-01", "The commitment has no terms")
     meet = payload.meet
-    terms = MeetTerms(meet.start_ms, meet.end_ms, meet.title, meet.place, meet.ical_uid)
+    terms = MeetTerms(
+        meet.start_ms,
+        meet.end_ms,
+        meet.title,
+        meet.place,
+        meet.ical_uid,
+        meet.cancel_until_ms,
+        meet.due_ms,
+    )
     check_terms(terms)
     offer = _message(Move.OFFER, payload.header, mid, terms)
     if offer.expires_at_ms - offer.issued_at_ms > MAX_OFFER_LIFE_MS:
@@ -303,6 +362,36 @@ def _read_receipt(payload: negotiation_pb2.Receipt) -> ReceiptBody:
     return ReceiptBody(_check_mid(payload.mid), payload.log, payload.index, payload.leaf_time_ms)
 
 
+def _read_event(payload: negotiation_pb2.Event) -> EventBody:
+    name = negotiation_pb2.EventKind.Name(payload.kind) if payload.kind in _EVENT_KINDS else ""
+    if not name:
+        raise _malformed("LIF-01", f"Kind {payload.kind} of event is not known")
+    kind = EventKind(name.removeprefix("EVENT_KIND_"))
+    _check_ids("LIF-01", payload.commitment, payload.prev, *payload.requests)
+    if payload.header.in_reply_to != payload.prev:
+        raise _malformed("LIF-01", "An event answers the event before it")
+    if len(payload.requests) >= MAX_PARTIES or (payload.requests and not payload.seq):
+        raise _malformed("LIF-01", f"An event grants fewer than {MAX_PARTIES} requests, a request none")
+    if len(payload.superseded_by) != (32 if kind is EventKind.SUPERSEDE else 0):
+        raise _malformed("LIF-01", "A SUPERSEDE, and nothing else, names the commitment that follows")
+    if (kind is EventKind.POST) != bool(payload.posted_minor):
+        raise _malformed("LIF-01", "A POST, and nothing else, has an amount")
+    if payload.reason and not _REASON.fullmatch(payload.reason):
+        raise _malformed("LIF-01", f"A reason is a name in capitals, not {quoted(payload.reason)}")
+    _check_text("sentence", payload.sentence, MAX_SENTENCE)
+    return EventBody(
+        payload.commitment,
+        kind,
+        payload.seq,
+        payload.prev,
+        tuple(payload.requests),
+        payload.reason,
+        payload.sentence,
+        payload.superseded_by,
+        payload.posted_minor,
+    )
+
+
 def _wish_to_pb(wish: MeetWish) -> negotiation_pb2.MeetWish:
     windows = [
         negotiation_pb2.Window(start_ms=window.start_ms, end_ms=window.end_ms) for window in wish.windows
@@ -319,13 +408,35 @@ def _terms_to_pb(terms: MeetTerms) -> negotiation_pb2.MeetTerms:
         title=terms.title,
         place=terms.place,
         ical_uid=terms.ical_uid,
+        cancel_until_ms=terms.cancel_until_ms,
+        due_ms=terms.due_ms,
+    )
+
+
+def _event_to_pb(header: envelope_pb2.Header, body: EventBody) -> negotiation_pb2.Event:
+    return negotiation_pb2.Event(
+        header=header,
+        commitment=body.commitment,
+        kind=negotiation_pb2.EventKind.Value(f"EVENT_KIND_{body.kind.value}"),
+        seq=body.seq,
+        prev=body.prev,
+        requests=body.requests,
+        reason=body.reason,
+        sentence=body.sentence,
+        superseded_by=body.superseded_by,
+        posted_minor=body.posted_minor,
     )
 
 
 def _check_mid(mid: bytes) -> bytes:
-    if len(mid) != 32:
-        raise _malformed("NEG-01", f"A message id has 32 bytes, not {len(mid)}")
+    _check_ids("NEG-01", mid)
     return mid
+
+
+def _check_ids(rule: str, *mids: bytes) -> None:
+    for mid in mids:
+        if len(mid) != 32:
+            raise _malformed(rule, f"A message id has 32 bytes, not {len(mid)}")
 
 
 def _check_text(name: str, text: str, limit: int, *, required: bool = False) -> None:

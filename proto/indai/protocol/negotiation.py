@@ -139,6 +139,10 @@ def apply(thread: Thread, message: Message, now_ms: int) -> Thread:
     if thread.find(*message.identity):
         return thread
     _check_parties(thread, message)
+    if message.move is Move.EVENT:
+        raise _error(
+            Reason.ILLEGAL_MOVE, "NEG-17", "An event belongs to a commitment, not to its negotiation"
+        )
     return _RULES[message.move](thread, message, now_ms)
 
 

@@ -21,6 +21,7 @@ _LOGS = "Logs"
 _MESSAGE = "Negotiation: messages"
 _THREAD = "Negotiation: threads"
 _PARTY = "Negotiation: parties"
+_LIFE = "Events of a commitment"
 
 _RULES = (
     Rule("HND-01", "A handle is authority/name, authority/name/sub, or a domain name of its own.", _HANDLES),
@@ -263,6 +264,42 @@ _RULES = (
         "Both sides append a COMMIT leaf: the offerer when it decides, the acceptor at the RECEIPT.",
         _PARTY,
     ),
+    Rule(
+        "LIF-01", "An event says one thing in its one form; a request has no number and grants none.", _LIFE
+    ),
+    Rule("LIF-02", "An event is of a commitment that stands, from one of its parties to another.", _LIFE),
+    Rule(
+        "LIF-03",
+        "The first party numbers the events: each is one more than, and names, the one before it.",
+        _LIFE,
+    ),
+    Rule(
+        "LIF-04",
+        "Another party sends requests, which change nothing, or a DISPUTE beside the last event it knows.",
+        _LIFE,
+    ),
+    Rule("LIF-05", "What has ended stays ended: only a DISPUTE can follow.", _LIFE),
+    Rule("LIF-06", "A FULFIL is one party's word, and not before its time has come.", _LIFE),
+    Rule("LIF-07", "A CANCEL is one party's word as long as the terms allow, else that of all.", _LIFE),
+    Rule("LIF-08", "A SUPERSEDE names a commitment of the same parties that names this one.", _LIFE),
+    Rule(
+        "LIF-09",
+        "OVERDUE and EXPIRE are the first party's alone, once each, and not before their time.",
+        _LIFE,
+    ),
+    Rule("LIF-10", "A DISPUTE is one party's word, once each, and changes no state.", _LIFE),
+    Rule(
+        "LIF-11",
+        "What is pending is resolved once: POST of at most that amount, VOID, or EXPIRE.",
+        _LIFE,
+    ),
+    Rule(
+        "LIF-12",
+        "A request is granted once, by an event of its own kind, at most one of each other party.",
+        _LIFE,
+    ),
+    Rule("LIF-13", "An event that comes again has no effect.", _LIFE),
+    Rule("LIF-14", "A party has at most 8 requests for one commitment.", _LIFE),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _RULES}

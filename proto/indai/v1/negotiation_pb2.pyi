@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from indai.v1 import envelope_pb2 as _envelope_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,54 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _EventKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EVENT_KIND_UNSPECIFIED: _EventKind.ValueType  # 0
+    """Never valid."""
+    EVENT_KIND_FULFIL: _EventKind.ValueType  # 1
+    """It was kept. One party says so."""
+    EVENT_KIND_CANCEL: _EventKind.ValueType  # 2
+    """It is called off: by one party as long as the terms allow, else by all."""
+    EVENT_KIND_SUPERSEDE: _EventKind.ValueType  # 3
+    """Another commitment of the same parties takes its place."""
+    EVENT_KIND_EXPIRE: _EventKind.ValueType  # 4
+    """Its time is over and nobody kept it. The first party alone says so."""
+    EVENT_KIND_OVERDUE: _EventKind.ValueType  # 5
+    """It is past due. The first party alone says so."""
+    EVENT_KIND_DISPUTE: _EventKind.ValueType  # 6
+    """One party objects. Changes no state."""
+    EVENT_KIND_POST: _EventKind.ValueType  # 7
+    """Two-phase commitments (a payment): the pending amount, or a part of it, was paid."""
+    EVENT_KIND_VOID: _EventKind.ValueType  # 8
+    """Two-phase commitments: nothing will be paid."""
+
+class EventKind(_EventKind, metaclass=_EventKindEnumTypeWrapper):
+    """What can happen to a commitment after the deed."""
+
+EVENT_KIND_UNSPECIFIED: EventKind.ValueType  # 0
+"""Never valid."""
+EVENT_KIND_FULFIL: EventKind.ValueType  # 1
+"""It was kept. One party says so."""
+EVENT_KIND_CANCEL: EventKind.ValueType  # 2
+"""It is called off: by one party as long as the terms allow, else by all."""
+EVENT_KIND_SUPERSEDE: EventKind.ValueType  # 3
+"""Another commitment of the same parties takes its place."""
+EVENT_KIND_EXPIRE: EventKind.ValueType  # 4
+"""Its time is over and nobody kept it. The first party alone says so."""
+EVENT_KIND_OVERDUE: EventKind.ValueType  # 5
+"""It is past due. The first party alone says so."""
+EVENT_KIND_DISPUTE: EventKind.ValueType  # 6
+"""One party objects. Changes no state."""
+EVENT_KIND_POST: EventKind.ValueType  # 7
+"""Two-phase commitments (a payment): the pending amount, or a part of it, was paid."""
+EVENT_KIND_VOID: EventKind.ValueType  # 8
+"""Two-phase commitments: nothing will be paid."""
+Global___EventKind: _TypeAlias = EventKind  # noqa: Y015
 
 @_typing.final
 class Move(_message.Message):
@@ -340,6 +389,8 @@ class MeetTerms(_message.Message):
     TITLE_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     ICAL_UID_FIELD_NUMBER: _builtins.int
+    CANCEL_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    DUE_MS_FIELD_NUMBER: _builtins.int
     start_ms: _builtins.int
     """Milliseconds since the epoch."""
     end_ms: _builtins.int
@@ -350,6 +401,12 @@ class MeetTerms(_message.Message):
     """Place or link."""
     ical_uid: _builtins.str
     """UID of the iCalendar event that both sides write."""
+    cancel_until_ms: _builtins.int
+    """Until when either party may cancel alone, milliseconds since the epoch; 0 means until the start, any time before
+    the signing never.
+    """
+    due_ms: _builtins.int
+    """When the meeting counts as held or missed, milliseconds since the epoch; 0 means its end."""
     def __init__(
         self,
         *,
@@ -358,10 +415,12 @@ class MeetTerms(_message.Message):
         title: _builtins.str = ...,
         place: _builtins.str = ...,
         ical_uid: _builtins.str = ...,
+        cancel_until_ms: _builtins.int = ...,
+        due_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_ms", b"end_ms", "ical_uid", b"ical_uid", "place", b"place", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_until_ms", b"cancel_until_ms", "due_ms", b"due_ms", "end_ms", b"end_ms", "ical_uid", b"ical_uid", "place", b"place", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -406,3 +465,67 @@ class Receipt(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Receipt: _TypeAlias = Receipt  # noqa: Y015
+
+@_typing.final
+class Event(_message.Message):
+    """Payload `event`: what happens to a commitment after the deed, signed by its sender alone. The first party numbers the
+    events; what another party wants is a request, which the first party turns into an event that names it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    COMMITMENT_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    PREV_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
+    POSTED_MINOR_FIELD_NUMBER: _builtins.int
+    commitment: _builtins.bytes
+    """mid of the commitment."""
+    kind: Global___EventKind.ValueType
+    """What happens, or is asked for."""
+    seq: _builtins.int
+    """1 for the first event after the deed, then one more each; 0 in a request."""
+    prev: _builtins.bytes
+    """mid of the event before it, or of the commitment; in a request the newest one its sender knows."""
+    reason: _builtins.str
+    """Machine-readable, in capitals; may be empty."""
+    sentence: _builtins.str
+    """One sentence for a person; at most 300 characters."""
+    superseded_by: _builtins.bytes
+    """SUPERSEDE: mid of the commitment that takes its place."""
+    posted_minor: _builtins.int
+    """POST: what was paid, in minor units."""
+    @_builtins.property
+    def header(self) -> _envelope_pb2.Header:
+        """From one party to another, in the thread of the commitment; in_reply_to is `prev`."""
+
+    @_builtins.property
+    def requests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """mids of the requests that this event grants, at most one of each other party: what those parties have signed."""
+
+    def __init__(
+        self,
+        *,
+        header: _envelope_pb2.Header | None = ...,
+        commitment: _builtins.bytes = ...,
+        kind: Global___EventKind.ValueType = ...,
+        seq: _builtins.int = ...,
+        prev: _builtins.bytes = ...,
+        requests: _abc.Iterable[_builtins.bytes] | None = ...,
+        reason: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+        superseded_by: _builtins.bytes = ...,
+        posted_minor: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "header", b"header", "kind", b"kind", "posted_minor", b"posted_minor", "prev", b"prev", "reason", b"reason", "requests", b"requests", "sentence", b"sentence", "seq", b"seq", "superseded_by", b"superseded_by"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Event: _TypeAlias = Event  # noqa: Y015
