@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import psutil
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import CheckedChannel, plain_channel
 from indai.v1 import owner_pb2
@@ -54,7 +55,7 @@ class Owners:
 
     async def run(self, system: System, concurrency: int, deals: int) -> Load:
         """`deals` negotiations, `concurrency` at once, no two of them of one pair."""
-        before, own_before = await system.ask("cpu"), time.process_time()
+        before, own_before, busy_before = await system.ask("cpu"), time.process_time(), _busy_s()
         idle = deque(range(len(self._owners)))
 
         async def deal() -> None:
@@ -64,12 +65,14 @@ class Owners:
             idle.append(place)
 
         load = await run(deal, concurrency, deals)
-        own, after = time.process_time() - own_before, await system.ask("cpu")
+        own, busy, after = time.process_time() - own_before, _busy_s() - busy_before, await system.ask("cpu")
         cpu = {"load generator": own * 1000 / deals}
         for name, now in after.items():
             for kind in ("python", "postgres"):
                 cpu[f"{name} {kind}"] = (now[kind] - before[name][kind]) * 1000 / deals
-        return replace(load, cpu_ms=cpu)
+        others = busy - sum(cpu.values()) * deals / 1000
+        elsewhere = max(0.0, others) / load.seconds / (psutil.cpu_count() or 1)
+        return replace(load, cpu_ms=cpu, elsewhere=elsewhere)
 
     async def sizes(self) -> list[int]:
         """Bytes of the four messages of a deal, in order."""
@@ -96,6 +99,12 @@ class Owners:
         if seen.state != owner_pb2.THREAD_STATE_COMMITTED:
             state = owner_pb2.ThreadState.Name(seen.state)
             raise RuntimeError(f"a negotiation ended as {state}: {seen.reason} {seen.words}")
+
+
+def _busy_s() -> float:
+    """Seconds that all processors together have worked so far, for anybody."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
 
 
 def _request(peer: str, number: int) -> owner_pb2.StartMeetRequest:

@@ -19,6 +19,7 @@ class Load:
     latencies_ms: list[float]
     seconds: float
     cpu_ms: dict[str, float] = field(default_factory=dict)
+    elsewhere: float = 0.0  # share of the machine's processors that programs outside the measurement took
 
     @property
     def per_second(self) -> float:
@@ -38,6 +39,7 @@ class Load:
             "p50_ms": round(self.quantile(0.5), 2),
             "p99_ms": round(self.quantile(0.99), 2),
             "cpu_ms": {name: round(ms, 2) for name, ms in self.cpu_ms.items()},
+            "elsewhere": round(self.elsewhere, 2),
         }
 
 

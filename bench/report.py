@@ -55,6 +55,7 @@ def _account(found: dict[str, Any]) -> Iterable[str]:
     level = found["deals"][-1]
     total = sum(level["cpu_ms"].values())
     yield f"Where the time goes: {total:.1f} ms of processor a deal, at {level['concurrency']} at once"
+    yield f"(other programs took {100 * level['elsewhere']:.0f} % of the machine meanwhile)"
     for process, parts in found["account"].items():
         yield f"{process:37}{sum(parts.values()):>12.2f}"
         for part, ms in parts.items():

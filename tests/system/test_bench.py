@@ -39,7 +39,8 @@ def test_the_report_fits_a_terminal() -> None:
         "per_second": 123.4,
         "p50_ms": 500.0,
         "p99_ms": 900.0,
-        "cpu_ms": {"A python": 9.0},
+        "cpu_ms": {"A": 9.0},
+        "elsewhere": 0.1,
     }
     parts = signatures(2) | {"decide_us": 1.0, "windows_us": 1.0, "commit_1_us": 1.0, "commit_64_us": 1.0}
     found = {
