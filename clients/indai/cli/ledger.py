@@ -8,22 +8,28 @@ from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 
 import click
-from indai.cli.errors import wrong
+from indai.cli.errors import CheckFailed, wrong
 from indai.cli.exporting import Exported, SignedHead, newest_head, save
 from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, as_option, file_name
 from indai.cli.output import Page, emit
 from indai.cli.session import operator_session, owner_session
-from indai.v1 import owner_pb2
+from indai.v1 import ledger_pb2, owner_pb2
 
 _HERE = "indai.cli.ledger:"
-SECTIONS = {"Commands": {"export": _HERE + "export", "checkpoint": _HERE + "checkpoint"}}
+SECTIONS = {
+    "Commands": {
+        "export": _HERE + "export",
+        "checkpoint": _HERE + "checkpoint",
+        "fsck": _HERE + "fsck",
+    }
+}
 _node = click.option("--node", is_flag=True, help="The whole node's ledger, as its operator.")
 
 
 @click.command("ledger", cls=Group, sections=SECTIONS)
 def ledger() -> None:
-    """Export the commitment ledger, and show its signed head."""
+    """Export the commitment ledger, show its signed head, and check it."""
 
 
 @command("export", "indai ledger export --as ind.ai/alice -o alice.jsonl", "indai ledger export --node")
@@ -64,6 +70,50 @@ def checkpoint(home: Home, acting: str, node: bool) -> None:
 async def _head(home: Home, acting: str, node: bool) -> SignedHead:
     async with lines(home, acting, node) as chunks:
         return await newest_head(chunks)
+
+
+@command("fsck", "indai ledger fsck")
+@as_option
+def fsck(home: Home, acting: str) -> None:
+    """Check the node's live ledger against itself, as its operator.
+
+    Tables, hash tiles, signed heads and the head file are compared; each finding
+    names the row or file. Status 0: all is well; 1: something does not fit.
+    """
+    found = run(_fsck(home))
+    emit(_fsck_json(found), lambda page: _show_fsck(page, found))
+    if found.findings:
+        raise CheckFailed(1)
+
+
+async def _fsck(home: Home) -> ledger_pb2.CheckLedgerResponse:
+    last = ledger_pb2.CheckLedgerResponse()
+    async with operator_session(home) as operator:
+        async for response in operator.CheckLedger(owner_pb2.OperatorServiceCheckLedgerRequest()):
+            last = response.check
+    return last
+
+
+def _fsck_json(found: ledger_pb2.CheckLedgerResponse) -> dict[str, object]:
+    return {
+        "leaves": found.leaves,
+        "opened": found.opened,
+        "erased": found.erased,
+        "tiles": found.tiles,
+        "heads": found.heads,
+        "findings": [{"place": one.place, "message": one.message} for one in found.findings],
+    }
+
+
+def _show_fsck(page: Page, found: ledger_pb2.CheckLedgerResponse) -> None:
+    for one in found.findings:
+        page.line(f"{one.place}: {one.message}", "red")
+    checked = f"{found.leaves} leaves ({found.opened} opened, {found.erased} erased)"
+    page.line(f"Checked {checked}, {found.tiles} tiles and {found.heads} signed heads.")
+    if found.findings:
+        page.line("The ledger does not fit together. Stop the node, and keep its files as they are.", "red")
+    else:
+        page.line("Everything fits together.", "green")
 
 
 @contextlib.asynccontextmanager

@@ -43,6 +43,12 @@ class Exporter:
                 chunk.clear()
         yield bytes(chunk + writer.end())
 
+    async def check(self) -> AsyncIterator[ledger_pb2.CheckLedgerResponse]:
+        """The ledger checked against itself, with everybody who lives here."""
+        request = ledger_pb2.CheckLedgerRequest(owners=sorted(self._agents))
+        async for response in self._ledger.CheckLedger(request):
+            yield response
+
     async def _all(self, writer: ExportWriter, owner: str, owners: list[str]) -> AsyncIterator[bytes]:
         request = ledger_pb2.ExportLedgerRequest(owner=owner, owners=[] if owner else owners)
         async for response in self._ledger.ExportLedger(request):

@@ -85,6 +85,13 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         async for lines in self._exporter.lines(""):
             yield owner_pb2.ExportNodeResponse(lines=lines)
 
+    async def CheckLedger(
+        self, request: owner_pb2.OperatorServiceCheckLedgerRequest, context: Any
+    ) -> AsyncIterator[owner_pb2.OperatorServiceCheckLedgerResponse]:
+        """The live ledger against itself."""
+        async for response in self._exporter.check():
+            yield owner_pb2.OperatorServiceCheckLedgerResponse(check=response)
+
     def _named(self, key: SigningKey) -> registry_pb2.AgentKey:
         return registry_pb2.AgentKey(
             key_id=key.key_id, public_key=key.public_key, valid_from_ms=self._clock()

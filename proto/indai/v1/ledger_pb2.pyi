@@ -257,3 +257,101 @@ class ExportLedgerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExportLedgerResponse: _TypeAlias = ExportLedgerResponse  # noqa: Y015
+
+@_typing.final
+class CheckLedgerRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OWNERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """All whose entries the ledger has. The node knows its agents; the ledger does not."""
+
+    def __init__(
+        self,
+        *,
+        owners: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["owners", b"owners"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckLedgerRequest: _TypeAlias = CheckLedgerRequest  # noqa: Y015
+
+@_typing.final
+class CheckLedgerResponse(_message.Message):
+    """How far the check is; the last one has what it found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEAVES_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    OPENED_FIELD_NUMBER: _builtins.int
+    ERASED_FIELD_NUMBER: _builtins.int
+    TILES_FIELD_NUMBER: _builtins.int
+    HEADS_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    leaves: _builtins.int
+    """Leaves checked so far."""
+    finished: _builtins.bool
+    """True for the last."""
+    opened: _builtins.int
+    """Contents that open their leaf."""
+    erased: _builtins.int
+    """Contents that were erased."""
+    tiles: _builtins.int
+    """Hash tiles compared."""
+    heads: _builtins.int
+    """Signed heads verified."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerFinding]:
+        """What does not fit, the first 200."""
+
+    def __init__(
+        self,
+        *,
+        leaves: _builtins.int = ...,
+        finished: _builtins.bool = ...,
+        opened: _builtins.int = ...,
+        erased: _builtins.int = ...,
+        tiles: _builtins.int = ...,
+        heads: _builtins.int = ...,
+        findings: _abc.Iterable[Global___LedgerFinding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased", b"erased", "findings", b"findings", "finished", b"finished", "heads", b"heads", "leaves", b"leaves", "opened", b"opened", "tiles", b"tiles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckLedgerResponse: _TypeAlias = CheckLedgerResponse  # noqa: Y015
+
+@_typing.final
+class LedgerFinding(_message.Message):
+    """Something that does not fit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    place: _builtins.str
+    """The row, such as `tlog.leaf 17`, or the file."""
+    message: _builtins.str
+    """One sentence."""
+    def __init__(
+        self,
+        *,
+        place: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "place", b"place"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LedgerFinding: _TypeAlias = LedgerFinding  # noqa: Y015

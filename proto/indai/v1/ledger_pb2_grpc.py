@@ -55,6 +55,11 @@ class LedgerServiceStub:
                 request_serializer=indai_dot_v1_dot_ledger__pb2.ExportLedgerRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_ledger__pb2.ExportLedgerResponse.FromString,
                 _registered_method=True)
+        self.CheckLedger = channel.unary_stream(
+                '/indai.v1.LedgerService/CheckLedger',
+                request_serializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerResponse.FromString,
+                _registered_method=True)
 
 
 class LedgerServiceServicer:
@@ -89,6 +94,13 @@ class LedgerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckLedger(self, request, context):
+        """Checks the tables, the signed heads and the head file against each other (operator only).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LedgerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_LedgerServiceServicer_to_server(servicer, server):
                     servicer.ExportLedger,
                     request_deserializer=indai_dot_v1_dot_ledger__pb2.ExportLedgerRequest.FromString,
                     response_serializer=indai_dot_v1_dot_ledger__pb2.ExportLedgerResponse.SerializeToString,
+            ),
+            'CheckLedger': grpc.unary_stream_rpc_method_handler(
+                    servicer.CheckLedger,
+                    request_deserializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +239,33 @@ class LedgerService:
             '/indai.v1.LedgerService/ExportLedger',
             indai_dot_v1_dot_ledger__pb2.ExportLedgerRequest.SerializeToString,
             indai_dot_v1_dot_ledger__pb2.ExportLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/indai.v1.LedgerService/CheckLedger',
+            indai_dot_v1_dot_ledger__pb2.CheckLedgerRequest.SerializeToString,
+            indai_dot_v1_dot_ledger__pb2.CheckLedgerResponse.FromString,
             options,
             channel_credentials,
             insecure,

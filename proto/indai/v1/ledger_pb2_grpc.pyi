@@ -41,6 +41,8 @@ class LedgerServiceStub:
     """Proof that one head extends another."""
     ExportLedger: _grpc.UnaryStreamMultiCallable[_ledger_pb2.ExportLedgerRequest, _ledger_pb2.ExportLedgerResponse]
     """Everything of the ledger that the caller may see, as lines of the export format, for an offline audit."""
+    CheckLedger: _grpc.UnaryStreamMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]
+    """Checks the tables, the signed heads and the head file against each other (operator only)."""
 
 @_typing.type_check_only
 class LedgerServiceAsyncStub(LedgerServiceStub):
@@ -55,6 +57,8 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     """Proof that one head extends another."""
     ExportLedger: _aio.UnaryStreamMultiCallable[_ledger_pb2.ExportLedgerRequest, _ledger_pb2.ExportLedgerResponse]  # type: ignore[assignment]
     """Everything of the ledger that the caller may see, as lines of the export format, for an offline audit."""
+    CheckLedger: _aio.UnaryStreamMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]  # type: ignore[assignment]
+    """Checks the tables, the signed heads and the head file against each other (operator only)."""
 
 class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The node's commitment ledger. Appending is not here: it is the last statement of the node's own transaction."""
@@ -90,5 +94,13 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_ledger_pb2.ExportLedgerResponse], _abc.AsyncIterator[_ledger_pb2.ExportLedgerResponse]]:
         """Everything of the ledger that the caller may see, as lines of the export format, for an offline audit."""
+
+    @_abc_1.abstractmethod
+    def CheckLedger(
+        self,
+        request: _ledger_pb2.CheckLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_ledger_pb2.CheckLedgerResponse], _abc.AsyncIterator[_ledger_pb2.CheckLedgerResponse]]:
+        """Checks the tables, the signed heads and the head file against each other (operator only)."""
 
 def add_LedgerServiceServicer_to_server(servicer: LedgerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from indai.v1 import ledger_pb2 as _ledger_pb2
 from indai.v1 import policy_pb2 as _policy_pb2
 from indai.v1 import registry_pb2 as _registry_pb2
 import builtins as _builtins
@@ -1267,3 +1268,44 @@ class SyncRegistryResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SyncRegistryResponse: _TypeAlias = SyncRegistryResponse  # noqa: Y015
+
+@_typing.final
+class OperatorServiceCheckLedgerRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OperatorServiceCheckLedgerRequest: _TypeAlias = OperatorServiceCheckLedgerRequest  # noqa: Y015
+
+@_typing.final
+class OperatorServiceCheckLedgerResponse(_message.Message):
+    """As the ledger says it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def check(self) -> _ledger_pb2.CheckLedgerResponse:
+        """How far it is, or what was found."""
+
+    def __init__(
+        self,
+        *,
+        check: _ledger_pb2.CheckLedgerResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["check", b"check"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["check", b"check"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OperatorServiceCheckLedgerResponse: _TypeAlias = OperatorServiceCheckLedgerResponse  # noqa: Y015

@@ -616,6 +616,11 @@ class OperatorServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.GetNodeRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.GetNodeResponse.FromString,
                 _registered_method=True)
+        self.CheckLedger = channel.unary_stream(
+                '/indai.v1.OperatorService/CheckLedger',
+                request_serializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerResponse.FromString,
+                _registered_method=True)
         self.ExportNode = channel.unary_stream(
                 '/indai.v1.OperatorService/ExportNode',
                 request_serializer=indai_dot_v1_dot_owner__pb2.ExportNodeRequest.SerializeToString,
@@ -655,6 +660,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckLedger(self, request, context):
+        """Checks the node's live ledger: tables, signed heads and head file against each other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExportNode(self, request, context):
         """The whole node's ledger with its threads, as lines of the export format.
         """
@@ -684,6 +696,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.GetNode,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.GetNodeRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.GetNodeResponse.SerializeToString,
+            ),
+            'CheckLedger': grpc.unary_stream_rpc_method_handler(
+                    servicer.CheckLedger,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerResponse.SerializeToString,
             ),
             'ExportNode': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportNode,
@@ -800,6 +817,33 @@ class OperatorService:
             '/indai.v1.OperatorService/GetNode',
             indai_dot_v1_dot_owner__pb2.GetNodeRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.GetNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/indai.v1.OperatorService/CheckLedger',
+            indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -210,6 +210,8 @@ class OperatorServiceStub:
     """Reads the registry's log now, so that a change just made there is seen at once."""
     GetNode: _grpc.UnaryUnaryMultiCallable[_owner_pb2.GetNodeRequest, _owner_pb2.GetNodeResponse]
     """Who this node is, and how it is."""
+    CheckLedger: _grpc.UnaryStreamMultiCallable[_owner_pb2.OperatorServiceCheckLedgerRequest, _owner_pb2.OperatorServiceCheckLedgerResponse]
+    """Checks the node's live ledger: tables, signed heads and head file against each other."""
     ExportNode: _grpc.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]
     """The whole node's ledger with its threads, as lines of the export format."""
 
@@ -226,6 +228,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Reads the registry's log now, so that a change just made there is seen at once."""
     GetNode: _aio.UnaryUnaryMultiCallable[_owner_pb2.GetNodeRequest, _owner_pb2.GetNodeResponse]  # type: ignore[assignment]
     """Who this node is, and how it is."""
+    CheckLedger: _aio.UnaryStreamMultiCallable[_owner_pb2.OperatorServiceCheckLedgerRequest, _owner_pb2.OperatorServiceCheckLedgerResponse]  # type: ignore[assignment]
+    """Checks the node's live ledger: tables, signed heads and head file against each other."""
     ExportNode: _aio.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]  # type: ignore[assignment]
     """The whole node's ledger with its threads, as lines of the export format."""
 
@@ -263,6 +267,14 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.GetNodeResponse, _abc.Awaitable[_owner_pb2.GetNodeResponse]]:
         """Who this node is, and how it is."""
+
+    @_abc_1.abstractmethod
+    def CheckLedger(
+        self,
+        request: _owner_pb2.OperatorServiceCheckLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_owner_pb2.OperatorServiceCheckLedgerResponse], _abc.AsyncIterator[_owner_pb2.OperatorServiceCheckLedgerResponse]]:
+        """Checks the node's live ledger: tables, signed heads and head file against each other."""
 
     @_abc_1.abstractmethod
     def ExportNode(

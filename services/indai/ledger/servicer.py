@@ -6,11 +6,13 @@ to decide before it calls: this service has no peers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import asyncpg
 import grpc
 from indai.ledger.export import LedgerIdentity, export_lines
+from indai.ledger.fsck import Checked, Subject, check
 from indai.ledger.vault import Sealed, Vault, entry_name
 from indai.protocol.checkpoint import read_checkpoint
 from indai.protocol.cosereceipt import CoseReceipt
@@ -120,6 +122,24 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
                 chunk.clear()
         yield pb.ExportLedgerResponse(lines=bytes(chunk))
 
+    async def CheckLedger(
+        self,
+        request: pb.CheckLedgerRequest,
+        context: grpc.aio.ServicerContext[pb.CheckLedgerRequest, pb.CheckLedgerResponse],
+    ) -> AsyncIterator[pb.CheckLedgerResponse]:
+        """The live ledger against itself: how far it is, then what was found."""
+        subject = Subject(self._signer.verifier, self._vault, self._signer.head_file)
+        owners = [_handle(owner) for owner in request.owners]
+        done: asyncio.Queue[int | None] = asyncio.Queue()
+        work = asyncio.create_task(check(self._pool, subject, owners, done.put_nowait))
+        work.add_done_callback(lambda _: done.put_nowait(None))
+        try:
+            while (leaves := await done.get()) is not None:
+                yield pb.CheckLedgerResponse(leaves=leaves)
+        finally:
+            work.cancel()  # a caller who has gone needs no answer; nothing happens to one that is done
+        yield _checked(await work)
+
     async def _find(self, owner: str, mid: bytes) -> tuple[int, bytes, bytes | None]:
         """Index, leaf and opening of an owner's commitment; NotFound also for somebody else's."""
         async with transaction(self._pool, [owner]) as connection:
@@ -131,6 +151,18 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             return row["idx"], row["leaf"], None
         name = entry_name(owner, mid, LeafKind.COMMITMENT)
         return row["idx"], row["leaf"], self._vault.open(name, Sealed(row["content"], row["key"]))[1]
+
+
+def _checked(found: Checked) -> pb.CheckLedgerResponse:
+    return pb.CheckLedgerResponse(
+        leaves=found.leaves,
+        finished=True,
+        opened=found.opened,
+        erased=found.erased,
+        tiles=found.tiles,
+        heads=found.heads,
+        findings=[pb.LedgerFinding(place=one.place, message=one.message) for one in found.findings],
+    )
 
 
 def _handle(text: str) -> str:

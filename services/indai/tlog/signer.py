@@ -67,6 +67,16 @@ class LogSigner:
         self._hasher = Hasher(pool, keys.origin, epoch)
         self._one_at_a_time = asyncio.Lock()  # the hasher's frontier is between two states while it works
 
+    @property
+    def head_file(self) -> Path:
+        """The file outside the database with the last signed head."""
+        return self._head.path
+
+    @property
+    def verifier(self) -> Verifier:
+        """What checks the log's heads."""
+        return self._keys.verifier
+
     @classmethod
     async def open(
         cls, pool: asyncpg.Pool, keys: LogKeys, directory: Path, clock: Callable[[], int]

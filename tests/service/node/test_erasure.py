@@ -98,6 +98,19 @@ async def test_what_was_erased_is_in_no_table_and_the_audit_says_unopened(pair: 
     assert report.exit_status == both.exit_status == 3
 
 
+async def test_a_ledger_with_erased_contents_is_sound(pair: Pair) -> None:
+    await erase(pair.alice, (await agreed(pair, SECRET)).thread_id)
+    token = (pair.a.data / "operator.token").read_text().strip()
+    operator = OperatorServiceStub(plain_channel(pair.a.info.addresses["owner"], token=token))
+    request = owner_pb2.OperatorServiceCheckLedgerRequest()
+    checks = [response.check async for response in operator.CheckLedger(request)]
+    last = checks[-1]
+    assert last.finished
+    assert list(last.findings) == []
+    assert last.erased
+    assert last.leaves == last.opened + last.erased
+
+
 async def test_the_owner_still_sees_that_there_was_something(pair: Pair) -> None:
     thread = await agreed(pair, SECRET)
     await erase(pair.alice, thread.thread_id)
