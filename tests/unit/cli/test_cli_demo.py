@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -11,9 +13,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indai.cli.demo import command as play
 from indai.cli.demo import setting
 from indai.cli.demo.proof import flip_one_byte
+from indai.cli.demo.stage import DemoFailed, Stage
 from indai.cli.demo.summary import percentile
+from indai.cli.demo.world import World
 from indai.node.calendar.file import CalendarFile
 from indai.policy.compiled import compile_policy
 from indai.protocol.errors import InvalidInput
@@ -122,3 +127,28 @@ def test_one_byte_is_flipped_and_nothing_else(tmp_path: Path) -> None:
     before, after = original.read_text().splitlines(), copy.read_text().splitlines()
     assert before[:2] == after[:2]
     assert sum(one != two for one, two in zip(before[2], after[2], strict=True)) <= 2
+
+
+def test_a_check_that_does_not_hold_is_shown_and_ends_the_play(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage()
+    stage.check([1], "something held")
+    with pytest.raises(DemoFailed, match="both ledgers hold it"):
+        stage.check([], "both ledgers hold it")
+    assert stage.checks == 1
+    assert capsys.readouterr().out.splitlines() == ["   ok  something held", "   NO  both ledgers hold it"]
+
+
+def test_a_demonstration_that_fails_has_status_1_and_names_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.asynccontextmanager
+    async def fails(*_: object) -> AsyncIterator[World]:
+        raise DemoFailed("both signatures verify")
+        yield
+
+    monkeypatch.setattr(play, "_processes", fails)
+    result = run("demo", "--data", str(tmp_path / "d"), "--json")
+    assert result.exit_code == 1
+    error = json.loads(result.stdout)["error"]
+    assert error["message"] == "both signatures verify"
+    assert error["logs"] == str(tmp_path / "d" / "logs")

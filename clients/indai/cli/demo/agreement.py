@@ -9,7 +9,7 @@ from pathlib import Path
 from icalendar import Calendar
 from indai.cli.demo.setting import ALICE, BOB
 from indai.cli.demo.stage import DemoFailed
-from indai.cli.demo.world import AGREED, World, ask, follow, journal, messages, signed
+from indai.cli.demo.world import AGREED, PATIENCE_S, World, ask, follow, journal, messages, signed
 from indai.cli.session import Owner, registry_session
 from indai.cli.words import milliseconds, span
 from indai.node.calendar.slots import Interval, intersect
@@ -87,11 +87,12 @@ async def refused(world: World) -> None:
 
 async def follow_past_hold(owner: Owner, thread_id: str) -> tuple[owner_pb2.Thread, float]:
     """Follow a thread whose hold is over, but may not be known to be over here yet."""
-    while True:
-        thread, ended = await follow(owner, thread_id)
-        if thread.state != owner_pb2.THREAD_STATE_ON_HOLD:
-            return thread, ended
-        await asyncio.sleep(0.02)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            thread, ended = await follow(owner, thread_id)
+            if thread.state != owner_pb2.THREAD_STATE_ON_HOLD:
+                return thread, ended
+            await asyncio.sleep(0.02)
 
 
 async def both_signed(world: World, ours: Envelope, theirs: Envelope) -> None:

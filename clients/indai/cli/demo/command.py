@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
@@ -25,7 +25,9 @@ from indai.cli.framework import command, run
 from indai.cli.localzone import local_zone
 from indai.cli.output import Page, emit, note
 from indai.cli.session import now_ms
+from indai.client.audit import Report
 from indai.node.calendar.file import CalendarFile
+from indai.protocol.errors import InvalidInput
 
 
 @command(
@@ -67,7 +69,7 @@ def _calendar(file: str, zone: ZoneInfo) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _directory(data: str, *, keep: bool):  # type: ignore[no-untyped-def]
+def _directory(data: str, *, keep: bool) -> Iterator[Path]:
     """The directory of this run; a temporary one goes when all went well."""
     if data:
         base = Path(os.path.abspath(data))
@@ -83,11 +85,11 @@ def _directory(data: str, *, keep: bool):  # type: ignore[no-untyped-def]
         base.chmod(0o711)  # Postgres runs as another account and must pass through
     try:
         yield base
-    except CheckFailed:
-        note(f"Everything is kept in {base}.")
-        raise
-    except BaseException:
+    except (KeyboardInterrupt, asyncio.CancelledError, InvalidInput):
         shutil.rmtree(base, ignore_errors=True)
+        raise
+    except Exception:
+        note(f"Everything is kept in {base}.")
         raise
     if not keep:
         shutil.rmtree(base, ignore_errors=True)
@@ -111,13 +113,19 @@ async def _play(base: Path, zone: ZoneInfo, calendars: list[bytes | None], serve
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.Event().wait()
                 task.uncancel()  # being told to stop is how this ends well
-    except DemoFailed as failure:
-        stage.page.line(f"The demonstration failed: {failure}.", "red")
+    except (DemoFailed, TimeoutError) as failure:
+        what = str(failure) or "something took too long"
+        stage.page.line(f"The demonstration failed: {what}.", "red")
         stage.page.line(f"Logs: {base / 'logs'}")
+        emit({"error": {"reason": "CHECK_FAILED", "message": what, "logs": str(base / "logs")}}, _nothing)
         raise CheckFailed from None
 
 
-async def _scenes(world: World):  # type: ignore[no-untyped-def]
+def _nothing(_: Page) -> None:
+    """A person has been told already."""
+
+
+async def _scenes(world: World) -> Report:
     await agreement.agreed(world)
     await agreement.left_to_owner(world)
     await agreement.refused(world)

@@ -16,7 +16,7 @@ from indai.cli.words import stamp, state_name
 from indai.protocol.envelope import Envelope, parse_envelope
 from indai.v1 import owner_pb2
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0  # of a slow machine, on which a node takes its time to come back
 AGREED = owner_pb2.THREAD_STATE_COMMITTED
 MOVING = (owner_pb2.THREAD_STATE_NEGOTIATING, owner_pb2.THREAD_STATE_AWAITING_RECEIPT)
 

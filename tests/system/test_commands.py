@@ -1,0 +1,170 @@
+"""The commands against a running node, each as a process of its own, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+LISTEN = ("--listen", "registry=127.0.0.1:0", "--listen", "owner=127.0.0.1:0", "--listen", "peer=127.0.0.1:0")
+BOB = """\
+version: 1
+timezone: Asia/Kolkata
+rules:
+  - id: short
+    allow: meet
+    with: verified
+    duration: { max: 30m }
+  - id: long
+    ask: meet
+    with: verified
+    duration: { min: 31m }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Runs `indai` on one data directory."""
+
+    data: Path
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command."""
+        return subprocess.run(
+            [sys.executable, "-m", "indai.cli.main", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=_environment() | {"INDAI_DATA": str(self.data)},
+            check=False,
+        )
+
+    def json(self, *arguments: str, status: int = 0) -> Any:
+        """The one object a command prints."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == status, done.stderr
+        (line,) = done.stdout.splitlines()
+        return json.loads(line)
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("INDAI_")}
+    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TZ": "UTC"}
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A node with alice and bob on it, on ports of its own."""
+    base = tmp_path_factory.mktemp("commands")
+    arguments = ("up", "--json", "--data", str(base / "home"), *LISTEN)
+    with (
+        (base / "up.log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "indai.cli.main", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=_environment(),
+        ) as node,
+    ):
+        assert node.stdout is not None
+        said = node.stdout.readline()
+        assert said, (base / "up.log").read_text()
+        shell = Shell(base / "home")
+        (base / "bob.yaml").write_text(BOB)
+        shell.json("handle", "claim", "ind.ai/alice")
+        shell.json("handle", "claim", "ind.ai/bob", "--policy", str(base / "bob.yaml"))
+        yield shell
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(30) == 0
+        assert not (base / "home" / "run.json").exists()
+
+
+def _meet(shell: Shell, length: str, title: str) -> Any:
+    when = ("--when", "within 3 days", "--about", title, "--as", "ind.ai/alice")
+    return shell.json("meet", "ind.ai/bob", "--for", length, *when)
+
+
+def test_a_meeting_is_agreed_shown_and_proved(shell: Shell, tmp_path: Path) -> None:
+    thread = _meet(shell, "30m", "Lunch")
+    assert thread["state"] == "COMMITTED"
+    assert thread["in_calendar"]
+
+    listed = shell.json("threads", "--as", "ind.ai/bob")["threads"]
+    assert [each["state"] for each in listed if each["thread"] == thread["thread"]] == ["COMMITTED"]
+    detail = shell.json("threads", thread["thread"][:14], "--as", "ind.ai/bob")
+    assert [each["move"] for each in detail["messages"]] == ["PROPOSE", "OFFER", "ACCEPT", "RECEIPT"]
+    assert detail["journal"]
+    events = shell.json("calendar", "show", "--as", "ind.ai/bob")["events"]
+    assert [event["start"] for event in events if event["agreed"]] == [thread["start"]]
+
+    head = shell.json("ledger", "checkpoint", "--node")
+    ledger = shell.json("ledger", "export", "--node", "-o", str(tmp_path / "node.jsonl"))
+    assert (ledger["size"], ledger["root"]) == (head["size"], head["root"])
+    shell.json("registry", "export", "-o", str(tmp_path / "registry.jsonl"))
+    report = shell.json("audit", str(tmp_path / "node.jsonl"), "--registry", str(tmp_path / "registry.jsonl"))
+    assert report["verdicts"]["VALID"] >= 1
+    assert report["exit_status"] == 0
+
+
+def test_a_question_is_approved_by_its_code_once(shell: Shell) -> None:
+    thread = _meet(shell, "1h", "Plan the trip")
+    assert thread["state"] == "ON_HOLD"
+    (question,) = shell.json("inbox", "--as", "ind.ai/bob")["approvals"]
+    assert question["thread"] == thread["thread"]
+    assert shell.json("approve", question["code"], "--as", "ind.ai/bob")["state"] == "COMMITTED"
+    assert shell.json("inbox", "--as", "ind.ai/bob")["approvals"] == []
+    assert shell.json("approve", question["code"], "--as", "ind.ai/bob", status=3)["error"]["hint"]
+
+
+def test_a_question_can_be_declined(shell: Shell) -> None:
+    _meet(shell, "90m", "Quarterly numbers")
+    (question,) = shell.json("inbox", "--as", "ind.ai/bob")["approvals"]
+    assert shell.json("decline", question["code"], "--as", "ind.ai/bob")["state"] == "REJECTED"
+
+
+def test_a_handle_is_resolved_rotated_and_taken_once(shell: Shell) -> None:
+    before = shell.json("handle", "resolve", "ind.ai/alice")
+    rotated = shell.json("handle", "rotate", "ind.ai/alice")
+    after = shell.json("handle", "resolve", "ind.ai/alice")
+    assert rotated["revoked"] == before["agent_keys"][0]["key"]
+    assert [key["key"] for key in after["agent_keys"] if not key["revoked"]] == [rotated["key"]]
+    assert after["subject"] == before["subject"]
+    assert shell.json("handle", "claim", "ind.ai/alice", status=3)["error"]["reason"] == "HANDLE_TAKEN"
+    assert shell.json("handle", "resolve", "ind.ai/nobody-here", status=3)["error"]["reason"] == "NOT_FOUND"
+    assert _meet(shell, "15m", "After the rotation")["state"] == "COMMITTED"
+
+
+def test_a_policy_is_set_and_the_same_again_changes_nothing(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "alice.yaml"
+    path.write_text(BOB.replace("Kolkata", "Tokyo"))
+    assert shell.json("policy", "set", str(path), "--as", "ind.ai/alice")["changed"] is True
+    assert shell.json("policy", "set", str(path), "--as", "ind.ai/alice")["changed"] is False
+    assert shell.json("calendar", "show", "--as", "ind.ai/alice")["time_zone"] == "Asia/Tokyo"
+
+
+def test_an_owner_must_say_who_they_are_when_several_live_here(shell: Shell) -> None:
+    assert "ind.ai/alice, ind.ai/bob" in shell.json("threads", status=2)["error"]["message"]
+
+
+def test_private_files_can_be_read_by_nobody_else(shell: Shell) -> None:
+    private = [*shell.data.glob("offline/*"), *shell.data.glob("tokens/*"), shell.data / "operator.token"]
+    assert len(private) == 6
+    assert [path for path in private if path.stat().st_mode & 0o077] == []
+
+
+def test_human_output_of_a_live_node_fits_eighty_columns(shell: Shell) -> None:
+    for words in (("threads",), ("inbox",), ("journal",), ("calendar", "show")):
+        done = shell.run(*words, "--as", "ind.ai/bob")
+        assert done.returncode == 0
+        assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+        assert "\x1b" not in done.stdout
