@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from indai.protocol.envelope import Envelope
+from indai.protocol.envelope import Envelope, payload_type, seal
 from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
 from indai.protocol.handles import Handle
 from indai.protocol.handlestate import AgentKey, Delegation, HandleState, NodeRecord
@@ -35,6 +35,7 @@ from indai.protocol.operations import (
     Type,
     build_operation,
 )
+from indai.v1 import registry_pb2
 
 _FORMAT = "ind.ai rotation key"
 _VERSION = 1
@@ -136,6 +137,20 @@ def claim(
         handle=str(Handle.parse(handle)),
         registry=registry,
     )
+
+
+def issue_voucher(
+    issuer: SigningKey, registry: str, handle: str, key_id: str, *, now_ms: int, valid_ms: int
+) -> Envelope:
+    """A verified identity's leave to claim `handle` with rotation key `key_id`, for `valid_ms` from now."""
+    voucher = registry_pb2.Voucher(
+        registry=registry,
+        handle=str(Handle.parse(handle)),
+        key_id=key_id,
+        issued_at_ms=now_ms,
+        expires_at_ms=now_ms + valid_ms,
+    )
+    return seal(payload_type("voucher"), voucher.SerializeToString(), [issuer])
 
 
 def add_agent_key(chain: Chain, signer: SigningKey, key: AgentKey, *, now_ms: int) -> Envelope:

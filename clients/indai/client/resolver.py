@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,15 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A handle's verified history as of `head`."""
+    """A handle's verified history as of `head`.
+
+    `domain_failing_since_ms` is the registry's word, which it cannot prove: since when the domain of a
+    branded handle does not confirm it (0: it does, or it is no domain).
+    """
 
     chain: Chain
     head: Head
+    domain_failing_since_ms: int = 0
 
     @property
     def handle(self) -> str:
@@ -64,6 +69,7 @@ class _Known:
 
     chain: Chain | None
     head: Head
+    domain_failing_since_ms: int = 0
 
 
 class Resolver:
@@ -119,7 +125,7 @@ class Resolver:
                 f"{name} is now {known.chain.subject_id}, and not {pin} any more.",
                 hint="the name has changed hands: ask its owner in another way before you trust it",
             )
-        return Resolved(known.chain, known.head)
+        return Resolved(known.chain, known.head, known.domain_failing_since_ms)
 
     async def resolve_many(
         self, handles: Iterable[str], *, max_age_ms: int = DEFAULT_MAX_AGE_MS
@@ -185,7 +191,7 @@ class Resolver:
         if self._clock() - newest.time_ms > max_age_ms:
             return None
         self._cache.move_to_end(handle)
-        return known if newest is known.head else _Known(known.chain, newest)
+        return known if newest is known.head else replace(known, head=newest)
 
     async def _shared_lookup(self, handle: str) -> _Known:
         """One look-up for all who ask for `handle` at the same time; it goes on when one of them gives up."""
@@ -209,7 +215,7 @@ class Resolver:
             head = self._heads.accept(answer.checkpoint, since, list(answer.consistency_proof))
             if head is None:
                 continue
-            known = _Known(verify_lookup(handle, answer, head), head)
+            known = _Known(verify_lookup(handle, answer, head), head, answer.domain.failing_since_ms)
             self._remember(handle, known)
             await self._heads.save()
             return known

@@ -132,6 +132,14 @@ _RULES = (
         "Leaf times of a handle never go back, and no operation is issued over 120 s after its leaf.",
         _HANDLES,
     ),
+    Rule(
+        "REG-40",
+        "A name is claimed as the registry's policy says: by all, the invited, or the verified.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-41", "A branded handle's domain names its subject, when it is claimed and ever after.", _HANDLES
+    ),
     Rule("ENV-01", "An envelope or payload over 64 KiB is refused before it is read.", _ENVELOPE),
     Rule("ENV-02", "Bytes a lenient parser could read in two ways are refused.", _ENVELOPE),
     Rule("ENV-03", "The payload type is one this version knows.", _ENVELOPE),

@@ -20,6 +20,7 @@ from indai.protocol.operations import (
 )
 from indai.protocol.registryleaf import RegistryLeaf, encode_registry_leaf
 from indai.protocol.sparsemap import SparseMap, map_key, map_value
+from indai.registry.limits import check_pace
 from indai.v1 import registry_pb2
 
 
@@ -84,14 +85,20 @@ class Batch:
     outcomes: tuple[int | IndaiError, ...]
 
 
-def read_submission(raw: bytes, *, origin: str, authority: str, now_ms: int) -> Submission:
-    """Read an operation for this log origin; raises ProtocolError, InvalidInput or Refused."""
+def read_submission(
+    raw: bytes, *, origin: str, authority: str, now_ms: int, branded: bool = False
+) -> Submission:
+    """Read an operation for this log origin, where domains may be `branded` handles.
+
+    Raises ProtocolError, InvalidInput or Refused.
+    """
     envelope = parse_envelope(raw, limit=MAX_OPERATION)
     operation = parse_operation(envelope)
     if operation.registry != origin:
         raise _not_ours(f"it is for the registry {operation.registry[:80]!a}, and this is {origin}")
     handle = Handle.parse(operation.handle)
-    if handle.authority != authority or handle.branded:
+    own = handle.authority == authority or handle.authority.endswith("." + authority)
+    if own if handle.branded and branded else handle.authority != authority or handle.branded:
         raise _not_ours(f"this registry names handles under {authority}/ only")
     if operation.issued_at_ms > now_ms + MAX_SKEW_MS:
         raise ProtocolError(
@@ -156,6 +163,7 @@ def _follow(submission: Submission, records: Mapping[str, Record], index: int, t
         return Record(chain, (submission.envelope.raw,), (index,), 1)
     # This clock may have been set back: a handle's times never go back, since the 72 hours count by them.
     time_ms = max(time_ms, before.chain.history[-1].time_ms)
+    check_pace(before.chain, submission.operation.type, time_ms)
     chain = apply_operation(before.chain, submission.envelope, time_ms)
     raws, indexes = ((), ()) if creates else (before.raws, before.indexes)
     return Record(chain, (*raws, submission.envelope.raw), (*indexes, index), before.place + 1)

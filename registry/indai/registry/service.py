@@ -37,6 +37,7 @@ from indai.tlog.signer import LogKeys, LogSigner
 REISSUE_MS = 10_000  # a head's time is whole seconds, and nobody may see one of over 15 s
 RETRY_MS = 2_000  # after a head could not be signed again
 MAX_WAITING = 1_024
+MAX_LOOKALIKES = 3
 ATTEMPTS = 20
 
 _log = logging.getLogger(__name__)
@@ -123,14 +124,35 @@ class Registry:
     async def submit(self, raw: bytes) -> tuple[str, int]:
         """Append an operation (a serialised Envelope); its handle and log index, under a signed head.
 
-        An operation that is in the log already gets its index again. Raises InvalidInput, ProtocolError or
-        Refused for one that is not valid or not allowed, NotFound, Refused(HANDLE_TAKEN), Unavailable.
+        Raises as `read` and `commit`.
         """
-        submission = read_submission(raw, origin=self.origin, authority=self.authority, now_ms=self._clock())
+        submission = self.read(raw)
+        return submission.owner, await self.commit(submission)
+
+    def read(self, raw: bytes, *, branded: bool = False) -> Submission:
+        """Read an operation that is for this registry; `branded` if domains may be handles here.
+
+        Raises InvalidInput, ProtocolError or Refused.
+        """
+        return read_submission(
+            raw, origin=self.origin, authority=self.authority, now_ms=self._clock(), branded=branded
+        )
+
+    async def commit(self, submission: Submission) -> int:
+        """Append an operation; its log index, under a signed head.
+
+        An operation that is in the log already gets its index again. Raises InvalidInput, ProtocolError or
+        Refused for one that does not follow, NotFound, Refused(HANDLE_TAKEN), Unavailable.
+        """
         index = await self._group.submit(submission)
         while self._view is None or self._view.size <= index:
             await self.publish(above=index)
-        return submission.owner, index
+        return index
+
+    async def lookalikes(self, handle: Handle) -> list[str]:
+        """A few handles whose names look like this one's."""
+        async with transaction(self._pool) as connection:
+            return await self._store.lookalikes(connection, handle, MAX_LOOKALIKES)
 
     async def look_up(self, handle: str) -> Lookup:
         """The handle at a head that is not older than 15 s, unless the log cannot be signed now."""

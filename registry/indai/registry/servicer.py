@@ -6,6 +6,8 @@ from typing import Any
 
 from indai.protocol.errors import InvalidInput, Reason
 from indai.protocol.handles import Handle
+from indai.protocol.handlestate import is_loopback
+from indai.registry.claims import ClaimDesk
 from indai.registry.service import Registry, View
 from indai.v1 import registry_pb2, registry_pb2_grpc
 
@@ -17,15 +19,17 @@ MAX_PAGE_BYTES = 2 << 20  # half of what a gRPC client takes without being told 
 class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
     """Serves one registry."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, desk: ClaimDesk | None = None) -> None:
         self._registry = registry
+        self._desk = desk or ClaimDesk(registry)
 
     async def SubmitOperation(
         self, request: registry_pb2.SubmitOperationRequest, context: Any
     ) -> registry_pb2.SubmitOperationResponse:
         """Append one operation; answers when it is durable and under a signed head."""
-        handle, index = await self._registry.submit(request.operation)
-        return registry_pb2.SubmitOperationResponse(index=index, lookup=await self._look_up(handle, 0))
+        handle, index, warnings = await self._desk.submit(request, _caller(context))
+        lookup = await self._look_up(handle, 0)
+        return registry_pb2.SubmitOperationResponse(index=index, lookup=lookup, warnings=warnings)
 
     async def GetHandle(
         self, request: registry_pb2.GetHandleRequest, context: Any
@@ -73,6 +77,15 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
             last_leaf_proof=view.last_leaf_proof,
             checkpoint=view.note,
             consistency_proof=await self._consistency(known_size, view),
+            domain=self._domain(handle),
+        )
+
+    def _domain(self, handle: str) -> registry_pb2.DomainStatus | None:
+        status = self._desk.domains.status(handle) if self._desk.domains else None
+        if status is None:
+            return None
+        return registry_pb2.DomainStatus(
+            confirmed_at_ms=status.confirmed_at_ms, failing_since_ms=status.failing_since_ms
         )
 
     async def _consistency(self, known_size: int, view: View) -> list[bytes]:
@@ -80,3 +93,10 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
         if not 0 < known_size < view.size:
             return []
         return await self._registry.reader.consistency_proof(known_size, view.size)
+
+
+def _caller(context: Any) -> str:
+    """The caller's address (RFC 6874 zones left out), as one to limit; "" for this machine itself."""
+    kind, _, rest = context.peer().partition(":")
+    host = rest.rsplit(":", 1)[0].replace("%5B", "[").replace("%5D", "]")
+    return "" if kind == "unix" or is_loopback(host) else host

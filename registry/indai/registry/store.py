@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import asyncpg
+from indai.protocol.handles import Handle
 from indai.protocol.sparsemap import Tile, decode_tile, encode_tile
+from indai.registry.lookalikes import neighbours, skeleton
 from indai.registry.records import Accepted, Record
 from indai.storage.migrations import Schema
 
@@ -61,6 +63,18 @@ class Store:
         )
         return {row["path"]: decode_tile(row["slots"]) for row in rows}
 
+    async def lookalikes(self, connection: asyncpg.Connection, handle: Handle, limit: int) -> list[str]:
+        """Handles whose names look like this one's."""
+        rows = await connection.fetch(
+            "SELECT handle FROM registry.name WHERE log = $1 AND skeleton = ANY ($2::text[]) AND handle <> $3"
+            " ORDER BY handle LIMIT $4",
+            self._log,
+            neighbours(handle.name or handle.authority),
+            str(handle),
+            limit,
+        )
+        return [row["handle"] for row in rows]
+
     async def write(
         self, connection: asyncpg.Connection, accepted: Sequence[Accepted], tiles: Mapping[str, Tile]
     ) -> None:
@@ -77,6 +91,19 @@ class Store:
             [one.time_ms for one in accepted],
             [one.submission.envelope.raw for one in accepted],
         )
+        new = [
+            one.submission.handle
+            for one in accepted
+            if one.place == 0 and one.submission.handle.parent is None
+        ]
+        if new:
+            await connection.execute(
+                "INSERT INTO registry.name (log, handle, skeleton)"
+                " SELECT $1, * FROM unnest($2::text[], $3::text[])",
+                self._log,
+                [str(handle) for handle in new],
+                [skeleton(handle.name or handle.authority) for handle in new],
+            )
         await connection.execute(
             "INSERT INTO registry.tile (log, path, slots)"
             " SELECT $1, * FROM unnest($2::text[], $3::bytea[])"

@@ -29,6 +29,35 @@ CREATE TABLE tile (
 );
 ALTER TABLE tile ALTER COLUMN slots SET STORAGE EXTERNAL;  -- hashes do not compress
 
+-- Names by what they look like, for a warning to who claims a name that looks like another one.
+CREATE TABLE name (
+  log text NOT NULL,
+  handle text NOT NULL,
+  skeleton text NOT NULL COLLATE "C",
+  PRIMARY KEY (log, handle)
+);
+CREATE INDEX name_skeleton ON name (log, skeleton);
+
+-- Invite codes as digests, each bound to the one claim that used it.
+CREATE TABLE invite (
+  log text NOT NULL,
+  digest bytea NOT NULL CHECK (octet_length(digest) = 32),
+  mid bytea CHECK (octet_length(mid) = 32),
+  PRIMARY KEY (log, digest)
+);
+
+-- What the domains of branded handles said when they were last asked; failing_since_ms is 0 for one that confirms.
+CREATE TABLE domain (
+  log text NOT NULL,
+  handle text NOT NULL,
+  subject_id text NOT NULL,
+  confirmed_at_ms bigint NOT NULL,
+  checked_at_ms bigint NOT NULL,
+  failing_since_ms bigint NOT NULL DEFAULT 0,
+  PRIMARY KEY (log, handle)
+);
+CREATE INDEX domain_checked ON domain (log, checked_at_ms);
+
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION '% of % is refused: a chain only grows', TG_OP, TG_TABLE_NAME USING ERRCODE = 'IN002';
@@ -36,6 +65,7 @@ END $$;
 CREATE TRIGGER only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON operation EXECUTE FUNCTION refuse_change();
 
 GRANT SELECT, INSERT ON operation TO indai_app;
-GRANT SELECT, INSERT, UPDATE ON tile TO indai_app;
+GRANT SELECT, INSERT, UPDATE ON tile, invite, domain TO indai_app;
+GRANT SELECT, INSERT ON name TO indai_app;
 
 -- migrate:down
