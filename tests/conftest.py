@@ -93,6 +93,19 @@ async def _administer(server: ServerInfo, statement: str) -> None:
         await connection.close()
 
 
+async def _drop(server: ServerInfo, name: str) -> None:
+    """The backends of a closed pool end in their own time, and the administrator may not end them."""
+    for attempt in range(100):
+        try:
+            await _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+        except asyncpg.InsufficientPrivilegeError:
+            if attempt == 99:
+                raise
+            await asyncio.sleep(0.02)
+        else:
+            return
+
+
 @pytest.fixture
 async def make_database(
     postgres_server: ServerInfo, migrated_template: str
@@ -112,7 +125,7 @@ async def make_database(
     yield make
     for name, database in made:
         database.pool.terminate()
-        await _administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+        await _drop(postgres_server, name)
 
 
 @pytest.fixture

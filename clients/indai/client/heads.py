@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from indai.client.fraud import Evidence
 from indai.client.network import Head, NetworkPolicy
 from indai.client.statefile import replace_file
 from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Unavailable
 from indai.protocol.merkle import verify_consistency
 
 MAX_SKEW_MS = 120_000
+MAX_SEEN = 256
 
 
 class HeadKeeper:
     """Holds one network's newest head; `kept` only ever moves forward.
 
-    With `path`, the head is also in that file (written when the log has grown), and evidence of a split view
-    in files beside it. Raises InvalidInput at construction for a file of another network.
+    With `path`, the head is also in that file (written when the log has grown), and evidence of two histories
+    in files beside it (`indai.client.fraud`). Raises InvalidInput at construction for a file of another
+    network.
     """
 
     def __init__(self, policy: NetworkPolicy, clock: Callable[[], int], path: Path | None) -> None:
@@ -32,12 +36,20 @@ class HeadKeeper:
         self._path = path
         self._writing = asyncio.Lock()
         self._stored_size = 0
+        # What was verified lately, by size: what others say of a head is compared with these.
+        self._seen: OrderedDict[int, Head] = OrderedDict()
         self.kept: Head | None = self._load()
+        if self.kept is not None:
+            self._seen[self.kept.size] = self.kept
 
     @property
     def size(self) -> int:
         """The size to ask a consistency proof from; 0 when nothing is known."""
         return self.kept.size if self.kept else 0
+
+    def at(self, size: int) -> Head | None:
+        """The head of that size, if it is one of those verified lately."""
+        return self._seen.get(size)
 
     def accept(self, note: bytes, since: Head | None, proof: Sequence[bytes]) -> Head | None:
         """Verify a head that was asked for when `since` was kept.
@@ -59,6 +71,9 @@ class HeadKeeper:
             return None
         if self.kept is None or head.size > self.kept.size or head.time_ms > self.kept.time_ms:
             self.kept = head
+        self._seen[head.size] = head
+        if len(self._seen) > MAX_SEEN:
+            self._seen.popitem(last=False)
         return head
 
     def check_fresh(self, head: Head, max_age_ms: int) -> None:
@@ -78,7 +93,7 @@ class HeadKeeper:
             head = self.kept
             if self._path is None or head is None or head.size <= self._stored_size:
                 return
-            await asyncio.to_thread(replace_file, self._path, self._document([head]))
+            await asyncio.to_thread(replace_file, self._path, self._document(head))
             self._stored_size = head.size
 
     def _check_extends(self, since: Head, head: Head, proof: Sequence[bytes]) -> None:
@@ -93,21 +108,22 @@ class HeadKeeper:
         try:
             verify_consistency(since.size, since.root, head.size, head.root, proof)
         except ProtocolError:
-            raise self._contradiction(Reason.SPLIT_VIEW, since, head) from None
+            raise self._contradiction(Reason.SPLIT_VIEW, since, head, proof) from None
 
-    def _contradiction(self, reason: Reason, one: Head, other: Head) -> ProtocolError:
+    def _contradiction(
+        self, reason: Reason, one: Head, other: Head, proof: Sequence[bytes] = ()
+    ) -> ProtocolError:
         where = ""
         if self._path is not None:
-            evidence = self._path.with_name(f"{self._path.name}.split-{one.size}-{other.size}")
             # At once, even in an event loop: it is one small file, once in the life of a network.
-            replace_file(evidence, self._document([one, other]))
-            where = f"both signed notes are in {evidence}"
+            path = Evidence.of(self.policy.log, one.note, other.note, proof).write(self._path.parent)
+            where = f"both signed notes are in {path}: give it to `indai audit`"
         what = "signed a smaller log later" if reason is Reason.LOG_ROLLED_BACK else "signed two histories"
         message = f"The registry {self.policy.origin} {what}: sizes {one.size} and {other.size} do not agree."
         return SplitView(reason, message, one.note, other.note, hint=where)
 
-    def _document(self, heads: Sequence[Head]) -> bytes:
-        notes = [head.note.decode("utf-8") for head in heads]
+    def _document(self, head: Head) -> bytes:
+        notes = [head.note.decode("utf-8")]
         return json.dumps({"network": self.policy.network, "heads": notes}, indent=1).encode("utf-8")
 
     def _load(self) -> Head | None:

@@ -1,46 +1,123 @@
 """A registry's whole log as an export, so that an audit can judge keys without asking the registry again.
 
-Nothing is proved here: an entry that does not belong, or one that is left out, is what the audit finds.
+A mirror can be carried on: what it holds is kept, what is new is read, and the registry must prove that its
+newest head extends the mirror's. Whether the entries are right is for a replay to say
+(`indai.client.audit.registry`); that they are those of the head is checked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indai.client.exports import FORMAT, REGISTRY, CheckpointLine, EntryLine, ExportWriter, Header
-from indai.client.network import NetworkPolicy
-from indai.protocol.errors import Reason, Unavailable
+from indai.client.exports import (
+    FORMAT,
+    REGISTRY,
+    CheckpointLine,
+    EntryLine,
+    ExportWriter,
+    Header,
+    read_export,
+)
+from indai.client.fraud import Evidence
+from indai.client.network import Head, NetworkPolicy
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason, Unavailable
+from indai.protocol.merkle import CompactRange, leaf_hash, verify_consistency
 from indai.v1 import registry_pb2
 
 if TYPE_CHECKING:
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 PAGE = 500
+MAX_HEADS = 64  # of earlier runs; the oldest go first
 _TIMEOUT_S = 30.0
 
 
-async def mirror(stub: RegistryServiceAsyncStub, policy: NetworkPolicy, now_ms: int) -> AsyncIterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A mirror that is carried on: its file, its heads (oldest first), the newest of them."""
+
+    path: Path
+    notes: tuple[str, ...]
+    head: Checkpoint
+
+
+async def mirror(
+    stub: RegistryServiceAsyncStub, policy: NetworkPolicy, now_ms: int, known: Path | None = None
+) -> AsyncIterator[bytes]:
     """The lines of the export, up to the registry's newest head, a page in memory at a time.
 
-    Raises ProtocolError for a head that is not of the policy's registry, Unavailable when it stops short
-    of its own head, and what the stub's channel raises.
+    `known` is a mirror to carry on. Raises ProtocolError for a head that is not of the policy's registry or
+    entries that are not the head's, and SPLIT_VIEW for a head that does not extend the mirror's (the evidence
+    is written beside it); InvalidInput for a file that is no mirror of this registry; Unavailable when the
+    registry stops short of its own head; and what the stub's channel raises.
     """
-    answer = await stub.GetHead(registry_pb2.GetHeadRequest(), timeout=_TIMEOUT_S)
+    old = await asyncio.to_thread(_read, known, policy) if known is not None else None
+    request = registry_pb2.GetHeadRequest(known_size=old.head.size if old else 0)
+    answer = await stub.GetHead(request, timeout=_TIMEOUT_S)
     head = policy.open(answer.checkpoint)
+    if old is not None:
+        _check_extends(old, head, list(answer.consistency_proof), policy)
     writer = ExportWriter()
     header = Header(FORMAT, REGISTRY, "", "", policy.origin, policy.log.vkey, policy.network, now_ms)
     yield writer.line(header)
-    yield writer.line(CheckpointLine(answer.checkpoint.decode("utf-8")))
-    start = 0
-    while start < head.size:
-        request = registry_pb2.ListEntriesRequest(start=start, page_size=PAGE)
-        page = await stub.ListEntries(request, timeout=_TIMEOUT_S)
-        entries = page.entries[: head.size - start]
-        if not entries:
-            message = f"The registry {policy.origin} gives {start} of its {head.size} entries."
-            raise Unavailable(Reason.UNREACHABLE, message, hint="try again later")
-        for index, entry in enumerate(entries, start):
-            yield writer.line(EntryLine(index, entry))
-        start += len(entries)
+    earlier = old.notes if old and old.head.size < head.size else old.notes[:-1] if old else ()
+    for note in (*earlier[-MAX_HEADS:], head.note.decode("utf-8")):
+        yield writer.line(CheckpointLine(note))
+    tree = CompactRange()
+    for entry in _entries_of(old):
+        yield writer.line(EntryLine(tree.size, entry))
+        tree.append(leaf_hash(entry))
+    while tree.size < head.size:
+        for entry in await _page(stub, policy, tree.size, head.size):
+            yield writer.line(EntryLine(tree.size, entry))
+            tree.append(leaf_hash(entry))
+    if tree.root() != head.root:
+        message = f"The entries that the registry {policy.origin} gives do not make the tree of its head."
+        raise ProtocolError(Reason.BAD_PROOF, message, rule="REG-14")
     yield writer.end()
+
+
+async def _page(stub: RegistryServiceAsyncStub, policy: NetworkPolicy, start: int, size: int) -> list[bytes]:
+    request = registry_pb2.ListEntriesRequest(start=start, page_size=PAGE)
+    entries = list((await stub.ListEntries(request, timeout=_TIMEOUT_S)).entries[: size - start])
+    if not entries:
+        message = f"The registry {policy.origin} gives {start} of its {size} entries."
+        raise Unavailable(Reason.UNREACHABLE, message, hint="try again later")
+    return entries
+
+
+def _read(path: Path, policy: NetworkPolicy) -> _Known:
+    notes = []
+    for _, record in read_export(path):
+        if isinstance(record, Header) and (record.of, record.vkey) != (REGISTRY, policy.log.vkey):
+            message = f"{path.name} is no mirror of the registry {policy.origin}."
+            raise InvalidInput(Reason.INVALID_EXPORT, message, hint="name another file")
+        if isinstance(record, CheckpointLine):
+            notes.append(record.note)
+    return _Known(path, tuple(notes), open_checkpoint(notes[-1].encode(), policy.log)[0])
+
+
+def _entries_of(old: _Known | None) -> Iterator[bytes]:
+    records = read_export(old.path) if old else iter(())
+    return (record.entry for _, record in records if isinstance(record, EntryLine))
+
+
+def _check_extends(old: _Known, head: Head, proof: list[bytes], policy: NetworkPolicy) -> None:
+    if head.size < old.head.size:
+        message = f"The registry {policy.origin} has {head.size} entries, and the mirror {old.head.size}."
+        raise Unavailable(Reason.STALE_HEAD, message, hint="try again later")
+    if old.head.size == 0:
+        return
+    try:
+        verify_consistency(old.head.size, old.head.root, head.size, head.root, proof)
+    except ProtocolError:
+        evidence = Evidence.of(policy.log, old.notes[-1].encode(), head.note, proof)
+        path = evidence.write(old.path.parent)
+        message = f"The registry {policy.origin} does not extend what it showed to this mirror."
+        hint = f"both signed notes are in {path}: give it to `indai audit`"
+        raise ProtocolError(Reason.SPLIT_VIEW, message, rule="REG-12", hint=hint) from None

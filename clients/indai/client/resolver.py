@@ -102,6 +102,23 @@ class Resolver:
         """The newest verified head."""
         return self._heads.kept
 
+    def head_at(self, size: int) -> Head | None:
+        """The head of that size, if it is one of those verified lately."""
+        return self._heads.at(size)
+
+    async def proof_from(self, size: int) -> tuple[Head, list[bytes]]:
+        """The newest head, verified, and what the registry gives as the proof from `size`, not verified.
+
+        Raises as `resolve`.
+        """
+        for _ in range(ATTEMPTS):
+            answer = await self._stub.GetHead(registry_pb2.GetHeadRequest(known_size=size))
+            head = self._heads.accept(answer.checkpoint, None, [])
+            if head is not None:
+                return head, list(answer.consistency_proof)
+            await self.tail()
+        raise _moving()
+
     async def resolve(self, handle: str, *, max_age_ms: int = DEFAULT_MAX_AGE_MS, pin: str = "") -> Resolved:
         """The verified state of `handle`, as of a head at most `max_age_ms` old.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from indai.client.gossip import Heard
 from indai.client.resolver import Resolved, Resolver
 from indai.node.agents import Agents
 from indai.protocol import header as rules
@@ -56,10 +57,16 @@ class _Claim:
 
 
 class Gate:
-    """Verifies what peers send. Raises ProtocolError or NotFound, and nothing is stored."""
+    """Verifies what peers send. Raises ProtocolError or NotFound, and nothing is stored.
 
-    def __init__(self, resolver: Resolver, agents: Agents, clock: Callable[[], int]) -> None:
+    `hear` is told which registry head the sender of each verified message has seen.
+    """
+
+    def __init__(
+        self, resolver: Resolver, agents: Agents, clock: Callable[[], int], hear: Callable[[Heard], None]
+    ) -> None:
         self._resolver = resolver
+        self._hear = hear
         self._agents = agents
         self._clock = clock
         self._refreshed_ms = 0
@@ -83,6 +90,8 @@ class Gate:
         rules.check_network(header.network, self._resolver.policy.network)
         own = await self._resolver.resolve(claim.owner, max_age_ms=MAX_HEAD_AGE_MS)
         rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
+        if header.sender == claim.peer and header.registry_size:
+            self._hear(Heard(claim.peer, header.registry_size, header.registry_root))
         message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
         proven = caller_spki is not None and await self._is_node_of(claim.peer, caller_spki)
         return Inbound(claim.owner, claim.peer, envelope, payload, message, header.id, signers[-1][2], proven)

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import structlog
+from indai.client.fraud import Evidence
+from indai.client.gossip import Gossip
+from indai.client.heads import SplitView
 from indai.client.network import NetworkPolicy
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
@@ -29,6 +32,7 @@ from indai.node.exporting import Exporter
 from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
+from indai.node.monitor import Monitor
 from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.owner_service import OwnerServicer
@@ -39,9 +43,10 @@ from indai.node.server import RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
-from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.tlog.append import take_over
-from indai.v1 import ledger_pb2, owner_pb2_grpc, peer_pb2_grpc, registry_pb2
+from indai.v1 import ledger_pb2, owner_pb2_grpc, peer_pb2, peer_pb2_grpc, registry_pb2
+from indai.v1.peer_pb2_grpc import PeerServiceStub
 
 if TYPE_CHECKING:
     from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
 TAIL_S = 10.0  # how often the registry's log is read for changed handles
 IDLE_CHECK_S = 60.0
 CONTENT_KEY = "ledger-contents"
+ASK_TIMEOUT_S = 10.0
 
 log = structlog.get_logger(__name__)
 
@@ -107,11 +113,16 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
         context = Context(agents, resolver, Host(policies, agents, clock), clock, ledger.origin, store, vault)
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
-        gate = Gate(resolver, agents, clock)
         refusals = Refusals(store, agents, clock)
         stack.push_async_callback(refusals.close)
         channels = PeerChannels(plan.identity, clock, public_only=not plan.private_peers)
         stack.push_async_callback(channels.close)
+        monitor = Monitor(plan.pool, store, resolver, agents, plan.handle, clock)
+        await monitor.load()
+        gossip = Gossip(resolver, _asker(resolver, channels), plan.data, _alarm(monitor))
+        gossip.start()
+        stack.push_async_callback(gossip.close)
+        gate = Gate(resolver, agents, clock, gossip.hear)
         outbox = Outbox(store, resolver, channels, _taker(gate, engine, refusals, clock))
         stack.push_async_callback(outbox.close)
         effects = Effects(store, agents, clock, engine.changed)
@@ -124,7 +135,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             [
                 Service(
                     peer_pb2_grpc.add_PeerServiceServicer_to_server,
-                    PeerServicer(gate, engine, refusals, clock),
+                    PeerServicer(gate, engine, refusals, resolver, clock),
                 )
             ],
             credentials=peer_server_credentials(plan.identity),
@@ -143,7 +154,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         timers = Timers(store, agents, engine.wake, clock)
         timers.start()
         stack.push_async_callback(timers.close)
-        stack.callback(asyncio.create_task(_tail(resolver)).cancel)
+        stack.callback(asyncio.create_task(_tail(resolver, monitor)).cancel)
         stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
 
         exporter = Exporter(plan.neighbours.ledger, store, agents)
@@ -200,13 +211,47 @@ def _vault(keystore: KeyStore, key_id: bytes) -> Vault:
     return vault
 
 
-async def _tail(resolver: Resolver) -> None:
+def _asker(resolver: Resolver, channels: PeerChannels) -> Callable[[str, int], Awaitable[bytes]]:
+    """Asks the node of a peer for a registry head."""
+
+    async def ask(peer: str, size: int) -> bytes:
+        record = (await resolver.node_of(await resolver.resolve(peer))).state.node_record
+        if record is None:
+            raise Unavailable(Reason.UNREACHABLE, f"{peer} has no node.")
+        stub = PeerServiceStub(await channels.get(record.address, record.tls_spki_sha256))
+        request = peer_pb2.GetRegistryHeadRequest(size=size)
+        return (await stub.GetRegistryHead(request, timeout=ASK_TIMEOUT_S)).checkpoint
+
+    return ask
+
+
+def _alarm(monitor: Monitor) -> Callable[[Evidence, Path], Awaitable[None]]:
+    """Tells every owner of evidence against the registry."""
+
+    async def found(evidence: Evidence, path: Path) -> None:
+        proved = "has signed two histories" if evidence.is_proof else "does not prove that it is one history"
+        await monitor.cry(f"The registry {evidence.log.name} {proved}: {path}.", Reason.SPLIT_VIEW.name)
+
+    return found
+
+
+async def _tail(resolver: Resolver, monitor: Monitor) -> None:
     while True:
         try:
             await resolver.tail()
+            await monitor.check()
+        except SplitView as error:
+            await _cry(monitor, error)
         except IndaiError as error:
             log.warning("registry not followed", reason=error.reason.name, error=error.message)
         await asyncio.sleep(TAIL_S)
+
+
+async def _cry(monitor: Monitor, error: SplitView) -> None:
+    try:
+        await monitor.cry(str(error), error.reason.name)
+    except IndaiError as failed:
+        log.error("alarm not written", reason=failed.reason.name, error=failed.message)
 
 
 async def _close_idle(channels: PeerChannels) -> None:

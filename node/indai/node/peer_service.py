@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+from indai.client.resolver import Resolver
 from indai.client.tls import caller_spki
 from indai.node.engine import Engine
 from indai.node.inbound import Gate, Inbound
 from indai.node.refusals import Refusals
-from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolError, Reason
 from indai.v1 import peer_pb2, peer_pb2_grpc
 
 MAX_BATCH = 64
@@ -28,11 +29,24 @@ log = structlog.get_logger(__name__)
 class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
     """PeerService, over the gate (signatures) and the engine (state)."""
 
-    def __init__(self, gate: Gate, engine: Engine, refusals: Refusals, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, gate: Gate, engine: Engine, refusals: Refusals, resolver: Resolver, clock: Callable[[], int]
+    ) -> None:
         self._gate = gate
         self._engine = engine
         self._refusals = refusals
+        self._resolver = resolver
         self._clock = clock
+
+    async def GetRegistryHead(
+        self, request: peer_pb2.GetRegistryHeadRequest, context: Any
+    ) -> peer_pb2.GetRegistryHeadResponse:
+        """A head that this node has verified lately, with the registry's signature."""
+        head = self._resolver.head_at(request.size)
+        if head is None:
+            message = f"This node has no registry head of size {request.size} any more."
+            raise NotFound(Reason.NOT_FOUND, message)
+        return peer_pb2.GetRegistryHeadResponse(checkpoint=head.note)
 
     async def Deliver(self, request: peer_pb2.DeliverRequest, context: Any) -> peer_pb2.DeliverResponse:
         """One result for each envelope, in order."""

@@ -194,6 +194,11 @@ _RULES = (
         _LOGS,
     ),
     Rule(
+        "FRD-02",
+        "What a peer says of a head is hearsay: a reason to ask it for the signed note, and no proof.",
+        _LOGS,
+    ),
+    Rule(
         "NEG-01",
         "A message says exactly one thing; a commitment has one signature or all, anything else one.",
         _MESSAGE,

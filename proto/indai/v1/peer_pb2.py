@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/peer.proto\x12\x08indai.v1\"#\n\x0e\x44\x65liverRequest\x12\x11\n\tenvelopes\x18\x01 \x03(\x0c\";\n\x0f\x44\x65liverResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.indai.v1.DeliverResult\"G\n\rDeliverResult\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.indai.v1.DeliverError\x12\x0f\n\x07replies\x18\x02 \x03(\x0c\"/\n\x0c\x44\x65liverError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t2R\n\x0bPeerService\x12\x43\n\x07\x44\x65liver\x12\x18.indai.v1.DeliverRequest\x1a\x19.indai.v1.DeliverResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/peer.proto\x12\x08indai.v1\"#\n\x0e\x44\x65liverRequest\x12\x11\n\tenvelopes\x18\x01 \x03(\x0c\";\n\x0f\x44\x65liverResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.indai.v1.DeliverResult\"G\n\rDeliverResult\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.indai.v1.DeliverError\x12\x0f\n\x07replies\x18\x02 \x03(\x0c\"/\n\x0c\x44\x65liverError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x16GetRegistryHeadRequest\x12\x0c\n\x04size\x18\x01 \x01(\x04\"-\n\x17GetRegistryHeadResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\x32\xaf\x01\n\x0bPeerService\x12\x43\n\x07\x44\x65liver\x12\x18.indai.v1.DeliverRequest\x1a\x19.indai.v1.DeliverResponse\"\x03\x90\x02\x02\x12[\n\x0fGetRegistryHead\x12 .indai.v1.GetRegistryHeadRequest\x1a!.indai.v1.GetRegistryHeadResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PEERSERVICE'].methods_by_name['Deliver']._loaded_options = None
   _globals['_PEERSERVICE'].methods_by_name['Deliver']._serialized_options = b'\220\002\002'
+  _globals['_PEERSERVICE'].methods_by_name['GetRegistryHead']._loaded_options = None
+  _globals['_PEERSERVICE'].methods_by_name['GetRegistryHead']._serialized_options = b'\220\002\001'
   _globals['_DELIVERREQUEST']._serialized_start=33
   _globals['_DELIVERREQUEST']._serialized_end=68
   _globals['_DELIVERRESPONSE']._serialized_start=70
@@ -41,6 +43,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELIVERRESULT']._serialized_end=202
   _globals['_DELIVERERROR']._serialized_start=204
   _globals['_DELIVERERROR']._serialized_end=251
-  _globals['_PEERSERVICE']._serialized_start=253
-  _globals['_PEERSERVICE']._serialized_end=335
+  _globals['_GETREGISTRYHEADREQUEST']._serialized_start=253
+  _globals['_GETREGISTRYHEADREQUEST']._serialized_end=291
+  _globals['_GETREGISTRYHEADRESPONSE']._serialized_start=293
+  _globals['_GETREGISTRYHEADRESPONSE']._serialized_end=338
+  _globals['_PEERSERVICE']._serialized_start=341
+  _globals['_PEERSERVICE']._serialized_end=516
 # @@protoc_insertion_point(module_scope)

@@ -121,3 +121,47 @@ class DeliverError(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeliverError: _TypeAlias = DeliverError  # noqa: Y015
+
+@_typing.final
+class GetRegistryHeadRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    """Size of the head, as in a header's registry_size."""
+    def __init__(
+        self,
+        *,
+        size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRegistryHeadRequest: _TypeAlias = GetRegistryHeadRequest  # noqa: Y015
+
+@_typing.final
+class GetRegistryHeadResponse(_message.Message):
+    """The note. NOT_FOUND when the node doesn't have it any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    checkpoint: _builtins.bytes
+    """Signed note."""
+    def __init__(
+        self,
+        *,
+        checkpoint: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetRegistryHeadResponse: _TypeAlias = GetRegistryHeadResponse  # noqa: Y015

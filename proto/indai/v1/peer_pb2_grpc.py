@@ -40,6 +40,11 @@ class PeerServiceStub:
                 request_serializer=indai_dot_v1_dot_peer__pb2.DeliverRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_peer__pb2.DeliverResponse.FromString,
                 _registered_method=True)
+        self.GetRegistryHead = channel.unary_unary(
+                '/indai.v1.PeerService/GetRegistryHead',
+                request_serializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadResponse.FromString,
+                _registered_method=True)
 
 
 class PeerServiceServicer:
@@ -53,6 +58,13 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRegistryHead(self, request, context):
+        """The log-signed note of a registry head that this node has named in a message. Public, so no signature is asked for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +72,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.Deliver,
                     request_deserializer=indai_dot_v1_dot_peer__pb2.DeliverRequest.FromString,
                     response_serializer=indai_dot_v1_dot_peer__pb2.DeliverResponse.SerializeToString,
+            ),
+            'GetRegistryHead': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRegistryHead,
+                    request_deserializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +107,33 @@ class PeerService:
             '/indai.v1.PeerService/Deliver',
             indai_dot_v1_dot_peer__pb2.DeliverRequest.SerializeToString,
             indai_dot_v1_dot_peer__pb2.DeliverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRegistryHead(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.PeerService/GetRegistryHead',
+            indai_dot_v1_dot_peer__pb2.GetRegistryHeadRequest.SerializeToString,
+            indai_dot_v1_dot_peer__pb2.GetRegistryHeadResponse.FromString,
             options,
             channel_credentials,
             insecure,

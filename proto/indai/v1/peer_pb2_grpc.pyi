@@ -35,6 +35,8 @@ class PeerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> PeerServiceAsyncStub: ...
     Deliver: _grpc.UnaryUnaryMultiCallable[_peer_pb2.DeliverRequest, _peer_pb2.DeliverResponse]
     """Delivers what is ready for this node, in order of each thread. Idempotent by mid."""
+    GetRegistryHead: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetRegistryHeadRequest, _peer_pb2.GetRegistryHeadResponse]
+    """The log-signed note of a registry head that this node has named in a message. Public, so no signature is asked for."""
 
 @_typing.type_check_only
 class PeerServiceAsyncStub(PeerServiceStub):
@@ -43,6 +45,8 @@ class PeerServiceAsyncStub(PeerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Deliver: _aio.UnaryUnaryMultiCallable[_peer_pb2.DeliverRequest, _peer_pb2.DeliverResponse]  # type: ignore[assignment]
     """Delivers what is ready for this node, in order of each thread. Idempotent by mid."""
+    GetRegistryHead: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetRegistryHeadRequest, _peer_pb2.GetRegistryHeadResponse]  # type: ignore[assignment]
+    """The log-signed note of a registry head that this node has named in a message. Public, so no signature is asked for."""
 
 class PeerServiceServicer(metaclass=_abc_1.ABCMeta):
     """What a node offers to other nodes. Always TLS; the caller's certificate is compared with its registered node."""
@@ -54,5 +58,13 @@ class PeerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_peer_pb2.DeliverResponse, _abc.Awaitable[_peer_pb2.DeliverResponse]]:
         """Delivers what is ready for this node, in order of each thread. Idempotent by mid."""
+
+    @_abc_1.abstractmethod
+    def GetRegistryHead(
+        self,
+        request: _peer_pb2.GetRegistryHeadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_peer_pb2.GetRegistryHeadResponse, _abc.Awaitable[_peer_pb2.GetRegistryHeadResponse]]:
+        """The log-signed note of a registry head that this node has named in a message. Public, so no signature is asked for."""
 
 def add_PeerServiceServicer_to_server(servicer: PeerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

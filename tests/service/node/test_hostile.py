@@ -6,7 +6,9 @@ import os
 
 import pytest
 from indai.client.tls import NodeIdentity, make_node_identity, pinned_channel
-from indai.protocol.envelope import Envelope, payload_type, seal
+from indai.protocol.checkpoint import open_checkpoint
+from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
+from indai.protocol.errors import NotFound
 from indai.protocol.header import new_id
 from indai.protocol.keys import SigningKey
 from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, peer_pb2
@@ -150,6 +152,22 @@ async def test_a_revoked_key_is_refused_at_once_after_the_log_is_read(pair: Pair
     )
     await deliver(pair, message.raw, identity=pair.a.identity())
     assert (await reasons(pair))[0] == "KEY_REVOKED"
+
+
+@pytest.mark.rule("FRD-02")
+async def test_a_node_shows_the_signed_note_of_the_registry_head_it_names(pair: Pair) -> None:
+    offer = parse_envelope(await stored(pair, "OFFER"))
+    header = negotiation_pb2.Commitment.FromString(offer.payload).header
+    node = await pair.world.resolver().resolve("ind.ai/node-b")
+    record = node.state.node_record
+    assert record is not None
+    async with await pinned_channel(record.address, record.tls_spki_sha256, STRANGER) as channel:
+        stub = PeerServiceStub(channel)
+        answer = await stub.GetRegistryHead(peer_pb2.GetRegistryHeadRequest(size=header.registry_size))
+        with pytest.raises(NotFound):
+            await stub.GetRegistryHead(peer_pb2.GetRegistryHeadRequest(size=1 << 40))
+    head, _ = open_checkpoint(answer.checkpoint, pair.world.policy.log)
+    assert (head.size, head.root) == (header.registry_size, header.registry_root)
 
 
 async def stored(pair: Pair, move: str) -> bytes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from indai.client.fraud import read_evidence
 from indai.client.handlekeys import (
     new_agent_key,
     retire,
@@ -33,6 +33,11 @@ def key(name: str) -> SigningKey:
 
 
 ALICE = "ind.ai/alice"
+
+
+def evidence_in(directory: Path) -> Path:
+    (path,) = directory.glob("fraud-*.jsonl")
+    return path
 
 
 async def fails(resolver: Resolver, handle: str, reason: Reason, **more: Any) -> IndaiError:
@@ -365,8 +370,10 @@ async def test_two_histories_under_a_stolen_key_are_proof_of_fraud(
     error = await fails(resolver, ALICE, Reason.SPLIT_VIEW)
     assert isinstance(error, SplitView)
     assert error.notes == (honest.note, lies["GetHead"].checkpoint)
-    evidence = json.loads((tmp_path / f"head.json.split-3-{3 + ahead}").read_text())
-    assert [note.encode() for note in evidence["heads"]] == list(error.notes)
+    evidence = read_evidence(evidence_in(tmp_path))
+    assert [head.size for head in evidence.heads()] == [3, 3 + ahead]
+    assert evidence.is_proof
+    assert [evidence.smaller, evidence.larger] == list(error.notes)
     with pytest.raises(SplitView):
         await resolver.tail()
     assert resolver.head == honest

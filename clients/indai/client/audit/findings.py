@@ -22,6 +22,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "ledger-head": "every head of a ledger is signed by the key in its node's record",
         "ledger-tree": "a ledger's leaves make the tree of every head",
         "split-view": "no log has signed two heads that contradict each other",
+        "evidence": "evidence of two histories is signed by the log it accuses, and settled",
         "leaf": "a leaf has the form of its version, and leaf times do not step back",
         "opening": "every content shown opens its leaf",
         "content": "a content is what its leaf's kind says, under its own id and owner",

@@ -9,7 +9,7 @@ commitment is contested, not invalid.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,12 +142,16 @@ def _ended(versions: list[Version], key_id: str) -> int:
 
 
 def replay_registry(
-    path: Path, trust: TlogPolicy | None, findings: Findings, progress: Progress
+    path: Path,
+    trust: TlogPolicy | None,
+    findings: Findings,
+    progress: Progress,
+    seen: Sequence[Head] = (),
 ) -> tuple[KeyHistory | None, int]:
     """The key history in a registry's export and the number of its entries; None if it cannot be
-    believed at all.
+    believed at all. `seen` are verified heads from elsewhere: each must be one of its tree.
     """
-    replay = _Replay(path, trust, findings)
+    replay = _Replay(path, trust, findings, seen)
     try:
         for line, record in read_export(path):
             if isinstance(record, EntryLine):
@@ -164,7 +168,10 @@ def replay_registry(
 
 
 class _Replay:
-    def __init__(self, path: Path, trust: TlogPolicy | None, findings: Findings) -> None:
+    def __init__(
+        self, path: Path, trust: TlogPolicy | None, findings: Findings, seen: Sequence[Head]
+    ) -> None:
+        self._seen = seen
         self._path, self._trust, self._findings = path, trust, findings
         self._vkey = ""
         self._heads: list[Head] = []
@@ -238,7 +245,9 @@ class _Replay:
 
     def _replayed(self) -> TreeReplay:
         if self._tree is None:
-            self._tree = TreeReplay(self._path.name, "registry-tree", self._heads, [], self._findings)
+            origin = self._heads[0].checkpoint.origin if self._heads else ""
+            seen = [head for head in self._seen if head.checkpoint.origin == origin]
+            self._tree = TreeReplay(self._path.name, "registry-tree", self._heads, seen, self._findings)
         return self._tree
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from indai.client.audit.commitments import Judge
 from indai.client.audit.contents import ContentReader
+from indai.client.audit.evidence import read_all
 from indai.client.audit.facts import Ledger, Transcripts
 from indai.client.audit.findings import Findings
 from indai.client.audit.registry import KeyHistory, Progress, replay_registry
@@ -24,6 +25,7 @@ from indai.client.exports import (
     OpenLeafLine,
     read_export,
 )
+from indai.client.fraud import is_evidence
 from indai.protocol.checkpoint import open_checkpoint
 from indai.protocol.errors import IndaiError
 from indai.protocol.tlogpolicy import TlogPolicy
@@ -39,12 +41,16 @@ def audit(
 
     `registry`: a registry's export, without which no key can be judged (INCONCLUSIVE). `trust`: whose
     registry it must be; without it the file's own key is taken. `progress(file name, records done)` is
-    called now and then. Never raises for what is in a file: whatever is wrong with it is in the report.
+    called now and then. Files of evidence against a log may stand among `paths`. Never raises for what is
+    in a file: whatever is wrong with it is in the report.
     """
     findings = Findings()
+    accusing = [path for path in paths if is_evidence(path)]
+    paths = [path for path in paths if path not in accusing]
+    accused = read_all(accusing, trust.logs if trust else None, registry is not None, findings)
     history, entries = None, 0
     if registry is not None:
-        history, entries = replay_registry(registry, trust, findings, progress)
+        history, entries = replay_registry(registry, trust, findings, progress, accused)
     openings = [_open(path, history, findings) for path in paths]
     heads = [head for opening in openings for head in opening.heads]
     contradictions(heads, findings)

@@ -1,0 +1,143 @@
+"""Heads that peers name in their messages, compared with our own: how a log that shows two views is found.
+
+A peer's word is hearsay. When it differs from what we have verified, the peer is asked for the note that the
+log signed; only that note, against one of ours, is evidence (`indai.client.fraud`). A peer that invents a
+head has no such note, so it can neither frame the registry nor make us believe anything.
+
+One claim is looked into at a time, and the registry is asked at most once in 5 s: a claim is cheap, and
+peers repeat themselves. Of each peer the newest claim waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from indai.client.fraud import Evidence
+from indai.client.network import Head
+from indai.client.resolver import Resolver
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.errors import IndaiError, ProtocolError
+from indai.protocol.merkle import verify_consistency
+
+REFRESH_S = 5.0
+MAX_WAITING = 256
+MAX_AGREED = 1_024
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A verified message of `peer` (a handle) says that it has seen the registry's head so."""
+
+    peer: str
+    size: int
+    root: bytes
+
+
+Ask = Callable[[str, int], Awaitable[bytes]]
+"""The signed note of a head of that size from a peer's node; raises IndaiError."""
+Found = Callable[[Evidence, Path], Awaitable[None]]
+
+
+class Gossip:
+    """Looks into what is heard. `found` is told of evidence, once it is written into `directory`."""
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        ask: Ask,
+        directory: Path,
+        found: Found,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._resolver = resolver
+        self._ask = ask
+        self._directory = directory
+        self._found = found
+        self._pause = pause
+        self._waiting: OrderedDict[str, Heard] = OrderedDict()
+        self._agreed: OrderedDict[tuple[int, bytes], None] = OrderedDict()
+        self._filled = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look into what is heard."""
+        self._worker = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop; what waits is forgotten, and will be said again."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
+
+    def hear(self, heard: Heard) -> None:
+        """One claim; returns at once, and nothing waits for it."""
+        known = self._resolver.head_at(heard.size)
+        agrees = known is not None and known.root == heard.root
+        if agrees or (heard.size, heard.root) in self._agreed or heard == self._waiting.get(heard.peer):
+            return
+        if heard.peer in self._waiting or len(self._waiting) < MAX_WAITING:
+            self._waiting[heard.peer] = heard
+            self._filled.set()
+
+    async def look_into(self, heard: Heard) -> Evidence | None:
+        """Settle one claim: None when it agrees with our log, or has nothing to show for itself.
+
+        Raises IndaiError when registry or peer can't be asked, and ProtocolError for a note that the log did
+        not sign.
+        """
+        ours, proof = await self._ours(heard.size)
+        if ours.size >= heard.size and _fits(heard.size, heard.root, ours, proof):
+            self._agree(heard)
+            return None
+        note = await self._ask(heard.peer, heard.size)
+        theirs, _ = open_checkpoint(note, self._resolver.policy.log)
+        if theirs.size > ours.size:
+            return None  # the registry has not shown us that much yet; the peer will name it again
+        ours, proof = await self._ours(theirs.size)
+        if _fits(theirs.size, theirs.root, ours, proof):
+            return None
+        return Evidence.of(self._resolver.policy.log, note, ours.note, proof)
+
+    async def _ours(self, size: int) -> tuple[Head, list[bytes]]:
+        known = self._resolver.head_at(size)
+        return (known, []) if known is not None else await self._resolver.proof_from(size)
+
+    async def _run(self) -> None:
+        while True:
+            await self._filled.wait()
+            _, heard = self._waiting.popitem(last=False)
+            if not self._waiting:
+                self._filled.clear()
+            try:
+                evidence = await self.look_into(heard)
+                if evidence is not None:
+                    path = await asyncio.to_thread(evidence.write, self._directory)
+                    _log.error("the registry's log contradicts itself: %s", path)
+                    await self._found(evidence, path)
+            except ProtocolError as error:
+                _log.warning("%s names a registry head that is none: %s", heard.peer, error)
+            except IndaiError as error:
+                _log.info("the registry head that %s names was not looked into: %s", heard.peer, error)
+            await self._pause(REFRESH_S)
+
+    def _agree(self, heard: Heard) -> None:
+        self._agreed[heard.size, heard.root] = None
+        if len(self._agreed) > MAX_AGREED:
+            self._agreed.popitem(last=False)
+
+
+def _fits(size: int, root: bytes, ours: Head, proof: list[bytes]) -> bool:
+    """Whether the first `size` leaves of our log have this root, as the registry's proof shows."""
+    head: Checkpoint = ours.checkpoint
+    try:
+        verify_consistency(size, root, head.size, head.root, proof)
+    except ProtocolError:
+        return False
+    return True
