@@ -30,10 +30,11 @@ _EVERY_S = 0.5
 )
 @click.option("--network", metavar="FILE", default="", help="Whose registry it must be (network.policy).")
 def audit_command(exports: tuple[str, ...], registry: str, network: str) -> None:
-    """Verify exported ledgers offline, against each other and the registry.
+    """Verify exported ledgers offline.
 
-    A registry's export among the EXPORTs is recognised. Status 0: all is well;
-    1: a rule is broken; 2: a file is damaged; 3: something could not be judged.
+    They are held against each other and against the registry's log, whose
+    export may stand among the EXPORTs. Status 0: all is well; 1: a rule is
+    broken; 2: a file is damaged; 3: something could not be judged.
     """
     ledgers, mirror = _sorted(exports, registry)
     trust = NetworkPolicy.load(Path(network)).policy if network else None

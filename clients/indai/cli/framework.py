@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
-from indai.cli.errors import STATUSES, exit_status
-from indai.cli.output import json_option
+from indai.cli.errors import STATUSES, exit_status, wrong
+from indai.cli.output import json_option, wants_json
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Group(click.Group):
             with formatter.section(section):
                 formatter.write_dl(
                     [
-                        (name.ljust(width), command.get_short_help_str(limit=64))
+                        (name.ljust(width), command.get_short_help_str(limit=68))
                         for name, command in commands
                         if command is not None
                     ]
@@ -72,6 +72,11 @@ class Program(Group):
         """Run the command; see `indai.cli.errors`."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if not wants_json():
+                raise
+            where = error.ctx.command_path if error.ctx else "indai"
+            ctx.exit(exit_status(wrong(error.format_message(), f"see: {where} --help")))
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (Exception, KeyboardInterrupt, asyncio.CancelledError) as error:  # noqa: BLE001 - the program's last line of defence

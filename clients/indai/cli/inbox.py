@@ -71,7 +71,10 @@ def approve(home: Home, acting: str, code: str) -> None:
 @click.argument("code")
 @as_option
 def decline(home: Home, acting: str, code: str) -> None:
-    """Say no to what the inbox shows under CODE; the peer learns no reason."""
+    """Say no to what the inbox shows under CODE.
+
+    The peer learns that you declined, and no reason.
+    """
     _answer(home, acting, code, yes=False)
 
 

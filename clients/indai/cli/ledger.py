@@ -37,7 +37,7 @@ def ledger() -> None:
 @click.option("-o", "--output", metavar="FILE", default="", help="Where to; default: exports/ in the data.")
 @as_option
 def export(home: Home, acting: str, node: bool, output: str) -> None:
-    """Write one owner's ledger and threads, or the whole node's, for an audit."""
+    """Write one owner's ledger, or the whole node's, for an audit."""
     made = run(_export(home, acting, node, output))
     emit(export_json(made), lambda page: show_export(page, made))
 

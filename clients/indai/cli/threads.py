@@ -30,7 +30,10 @@ Detail = tuple[owner_pb2.GetThreadResponse, list[owner_pb2.JournalEntry], ZoneIn
 @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many to list.")
 @as_option
 def threads(home: Home, acting: str, thread: str, limit: int) -> None:
-    """List your threads, or show one: THREAD is its id or how it begins."""
+    """List your threads, or show one with every message.
+
+    THREAD is its id, or how it begins.
+    """
     if thread:
         detail = run(_detail(home, acting, thread))
         emit(_detail_json(detail), lambda page: _show_detail(page, detail))

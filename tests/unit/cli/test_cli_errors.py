@@ -146,6 +146,14 @@ def test_a_file_that_is_no_export_is_unreadable(tmp_path: Path) -> None:
     assert "UNREADABLE" in result.output
 
 
+def test_a_usage_error_is_an_object_too_when_json_is_wanted() -> None:
+    result = run("approve", "--json")
+    assert result.exit_code == 2
+    error = json.loads(result.stdout)["error"]
+    assert "CODE" in error["message"]
+    assert error["hint"] == "see: indai approve --help"
+
+
 def test_an_unknown_command_has_usage_and_status_2() -> None:
     result = run("frobnicate")
     assert result.exit_code == 2

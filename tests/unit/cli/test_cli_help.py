@@ -49,6 +49,15 @@ def test_the_program_lists_every_command_and_every_exit_status() -> None:
     assert all(len(line) <= 80 for line in output.splitlines())
 
 
+def test_no_summary_of_a_command_is_cut_off() -> None:
+    groups = ("handle", "policy", "calendar", "ledger", "registry")
+    assert [words for words in ((), *((group,) for group in groups)) if "..." in _summaries(*words)] == []
+
+
+def _summaries(*group: str) -> str:
+    return run(*group, "--help").output.partition("Options:")[2]
+
+
 def test_every_reason_has_a_documented_exit_status() -> None:
     assert {reason.status.exit for reason in Reason} <= set(STATUSES)
 
