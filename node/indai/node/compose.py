@@ -56,8 +56,9 @@ def write(
     return Written(envelope, describe(payload, mid=envelope.mid, signatures=1), header.id)
 
 
-def accept(offer: Envelope, keys: Mapping[str, SigningKey]) -> Written:
-    """Our signature under the very bytes of the offer, with the key that the offer names for us."""
+def accept(offer: Envelope, keys: Mapping[str, SigningKey], own: Resolved, now_ms: int) -> Written:
+    """Our signature under the very bytes of the offer, with the key that the offer names for us; raises
+    ProtocolError when it is not held here, or `own` says that it may not sign (any more)."""
     payload = negotiation_pb2.Commitment.FromString(offer.payload)
     key = keys.get(payload.parties[1].key_id)
     if key is None:
@@ -65,6 +66,7 @@ def accept(offer: Envelope, keys: Mapping[str, SigningKey]) -> Written:
             Reason.UNKNOWN_KEY,
             f"The offer names the key {quoted(payload.parties[1].key_id)}, which is not held here.",
         )
+    own.chain.key_valid_at(key.key_id, now_ms, "meet")
     envelope = cosign(offer, key)
     return Written(envelope, describe(payload, mid=envelope.mid, signatures=2), payload.header.id)
 

@@ -20,6 +20,7 @@ from indai.node.host import Answer, Host, title_prefix
 from indai.node.inbound import Inbound
 from indai.node.outbox import Outgoing
 from indai.protocol.envelope import parse_envelope
+from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.leaf import LeafKind
 from indai.protocol.messages import MeetTerms, MeetWish, Message, Move, ReceiptBody
 from indai.protocol.negotiation import OfferState
@@ -104,6 +105,8 @@ class Conversation:
     async def receive(self, inbound: Inbound) -> None:
         """Take a verified message: the rules first, then its row, then what follows from it."""
         draft, message = self._draft, inbound.message
+        if message.move is Move.OFFER:
+            _check_uid(message)
         before = draft.state.side if draft.state else None
         event = Received(message)
         side, effects = step(before, event, draft.now_ms)
@@ -206,7 +209,9 @@ class Conversation:
             answer = await host.wish(owner, peer, consult.terms, reserved)
         outcome = _OUTCOMES[answer.outcome]
         # What our owner asked for in so many words needs no second asking; a refusal still stands.
-        approved = consult.approved or (outgoing and outcome is Outcome.ASK)
+        approved = consult.approved or (
+            outcome is Outcome.ASK and self._is_wanted(answer.terms or answer.wish or consult.terms)
+        )
         if approved and outcome is Outcome.ASK:
             outcome = Outcome.PERMIT
         self._consulted = _Consulted(answer, approved)
@@ -214,6 +219,17 @@ class Conversation:
         if outcome is Outcome.REFUSE:
             return HostAnswers(outcome, reason=answer.reason, sentence=_SENTENCES.get(answer.reason, ""))
         return HostAnswers(outcome, answer.terms or answer.wish)
+
+    def _is_wanted(self, terms: MeetWish | MeetTerms) -> bool:
+        """Whether our owner asked for just this: their own wish, or a slot within it in its own words. What
+        the peer put in its place (another length, time, title or place) they never asked for."""
+        side = self._draft.thread.side
+        if side.role is not Role.INITIATOR or side.thread is None:
+            return side.role is Role.INITIATOR
+        wish = side.thread.messages[0].body
+        if not isinstance(wish, MeetWish) or not isinstance(terms, MeetTerms):
+            return False
+        return wish.admits(terms) and (wish.title, wish.place) == (terms.title, terms.place)
 
     def _note(self, answer: Answer, outcome: Outcome, approved: bool) -> None:
         words = answer.decision.words if answer.decision else "No time that you share is free."
@@ -225,7 +241,7 @@ class Conversation:
     async def _send(self, send: Send) -> Sent:
         draft = self._draft
         if send.move is Move.ACCEPT:
-            written = self._accept()
+            written = await self._accept()
         else:
             body = send.body
             if send.move is Move.RECEIPT:
@@ -246,11 +262,12 @@ class Conversation:
         self._store(written)
         return Sent(written.message)
 
-    def _accept(self) -> Written:
+    async def _accept(self) -> Written:
         offer = self._draft.thread.commitment
         if offer is None:
             raise RuntimeError("there is no offer to accept")
-        return compose.accept(parse_envelope(offer), self._desk.agent.keys)
+        own = (await self._desk.letterhead()).own
+        return compose.accept(parse_envelope(offer), self._desk.agent.keys, own, self._draft.now_ms)
 
     def _receipt(self, mid: bytes) -> ReceiptBody:
         draft = self._draft
@@ -366,7 +383,7 @@ class Conversation:
             "uid": terms.ical_uid,
             "start_ms": terms.start_ms,
             "end_ms": terms.end_ms,
-            "summary": terms.title,
+            "summary": draft.thread.columns["title_prefix"] + terms.title,
             "organizer": offerer,
             "attendees": [draft.owner, self._desk.peer],
             "description": f"Agreed by your agent with {self._desk.peer}.",
@@ -383,3 +400,13 @@ class Conversation:
             doc=doc,
         )
         draft.effects.append(CalendarWrite(draft.owner, side.thread_id, terms.ical_uid, doc))
+
+
+def _check_uid(offer: Message) -> None:
+    """The offerer chooses the event's UID; it must be of this thread, so that it can name neither another
+    meeting nor an event of the owner's own, which the meeting could then not stand beside."""
+    terms = offer.body
+    if isinstance(terms, MeetTerms) and offer.thread.hex() not in terms.ical_uid:
+        raise ProtocolError(
+            Reason.MALFORMED, "The iCalendar UID does not hold the id of its thread.", rule="NEG-04"
+        )

@@ -24,6 +24,7 @@ MAX_CANDIDATES = 8  # slots put to the policy for one proposal
 PER_DAY = 2  # of them on one local day, since a daily limit refuses the whole day
 ORDINARY = (9, 18)  # local hours in which a meeting is put where it can be
 SATURDAY = 5
+MAX_AHEAD_MS = 366 * 86_400_000  # of a wish that spans more, no more is looked at
 MAX_LOOK = 200  # free starts looked at to find them
 
 Reserved = Mapping[bytes, tuple[int, int]]
@@ -113,7 +114,7 @@ class Host:
         """
         windows = [Interval(w.start_ms, w.end_ms) for w in wish.windows]
         start = max(min(w.start_ms for w in windows), self._clock())
-        end = max(start + 1, max(w.end_ms for w in windows))
+        end = max(start + 1, min(max(w.end_ms for w in windows), start + MAX_AHEAD_MS))
         request = policy_pb2.ListAllowedWindowsRequest(
             owner=owner,
             peer=peer,

@@ -17,7 +17,7 @@ from indai.node.agents import Agents
 from indai.protocol import header as rules
 from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
-from indai.protocol.errors import NotFound, ProtocolError, Reason
+from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
 from indai.protocol.messages import Message, Payload, describe
 from indai.protocol.quoting import quoted
 from indai.protocol.wire import strict_parse
@@ -114,11 +114,16 @@ class Gate:
     ) -> None:
         try:
             record: Resolved = await self._resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
-        except NotFound:
+        except (NotFound, InvalidInput):
             raise ProtocolError(Reason.UNKNOWN_PEER, f"{quoted(handle)} is not in the registry.") from None
         if record.subject_id != subject:
             raise ProtocolError(Reason.UNKNOWN_PEER, f"{handle} is another subject than the message says.")
-        if record.chain.agent_key(key_id) is None and await self._refreshed():
+        if record.chain.agent_key(key_id) is None:
+            if not await self._refreshed():
+                # Perhaps a new key. It is not looked up for every liar, and not refused for good unseen.
+                raise Unavailable(
+                    Reason.STALE_HEAD, f"{handle} has no key {quoted(key_id)} that is known here yet."
+                )
             record = await self._resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
         record.chain.key_valid_at(key_id, now_ms, "meet")
         key = record.chain.agent_key(key_id)

@@ -194,7 +194,12 @@ def _taker(
                 if error.reason.status.grpc == "UNAVAILABLE":
                     raise
                 await refusals.note(raw, None, error)
-        await engine.take(message, verified, reason, sentence)
+        try:
+            await engine.take(message, verified, reason, sentence)
+        except IndaiError as error:
+            for inbound in verified:
+                await refusals.note(inbound.envelope.raw, inbound, error)
+            raise
 
     return take
 

@@ -2,8 +2,9 @@
 
 Each envelope of a batch stands for itself: a bad one gets its error and the others go on. A stranger, whose
 key we could not tie to a registered node, gets one uniform error whatever was wrong; the owner's journal has
-the reason. Bad signatures are cheap to refuse and counted per caller, so that a flood of them doesn't slow
-good peers.
+the reason. What is refused is counted against its caller (`indai.node.quota`), so that a flood of bad
+signatures doesn't slow good peers. What is wrong on our own side (a calendar that can't be read, a database
+that is away) is no answer: the caller only learns to come again, and the owner's journal says why.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from indai.client.resolver import Resolver
 from indai.client.tls import caller_spki
 from indai.node.engine import Engine
 from indai.node.inbound import Gate, Inbound
+from indai.node.quota import Quota
 from indai.node.refusals import Refusals
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolError, Reason
 from indai.v1 import peer_pb2, peer_pb2_grpc
@@ -37,6 +39,7 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
         self._refusals = refusals
         self._resolver = resolver
         self._clock = clock
+        self._quota = Quota(clock)
 
     async def GetRegistryHead(
         self, request: peer_pb2.GetRegistryHeadRequest, context: Any
@@ -57,28 +60,44 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
                 fields={"envelopes": "wrong number"},
             )
         spki = caller_spki(context)
-        results = await asyncio.gather(*(self._one(raw, spki) for raw in request.envelopes))
-        return peer_pb2.DeliverResponse(results=results)
+        caller, count = spki or b"", len(request.envelopes)
+        self._quota.enter(caller, count)
+        taken = await asyncio.gather(*(self._one(raw, spki) for raw in request.envelopes))
+        bad = sum(is_bad for _, is_bad, _ in taken)
+        proven = any(is_proven for _, _, is_proven in taken)
+        self._quota.leave(caller, count - bad, bad, proven=proven)
+        return peer_pb2.DeliverResponse(results=[result for result, _, _ in taken])
 
-    async def _one(self, raw: bytes, spki: bytes | None) -> peer_pb2.DeliverResult:
+    async def _one(self, raw: bytes, spki: bytes | None) -> tuple[peer_pb2.DeliverResult, bool, bool]:
+        """(the result, whether it counts against the caller, whether it was good and proven)."""
         inbound: Inbound | None = None
         try:
             inbound = await self._gate.check(raw, spki, self._clock())
             replies = await self._engine.deliver(inbound)
         except IndaiError as error:
             await self._refusals.note(raw, inbound, error)
-            return peer_pb2.DeliverResult(error=_told(error, inbound))
-        return peer_pb2.DeliverResult(replies=replies if inbound.proven else ())
+            return peer_pb2.DeliverResult(error=_told(error, inbound)), _is_bad(error, inbound), False
+        if not inbound.proven:
+            return peer_pb2.DeliverResult(), False, False
+        return peer_pb2.DeliverResult(replies=replies), False, True
+
+
+def _is_bad(error: IndaiError, inbound: Inbound | None) -> bool:
+    """Whether the caller is to blame: nothing verified, or against the rules of its thread."""
+    if inbound is None:
+        return True
+    return isinstance(error, ProtocolError) and error.reason is not Reason.OUT_OF_ORDER
 
 
 def _told(error: IndaiError, inbound: Inbound | None) -> peer_pb2.DeliverError:
     """What the caller learns: a proven peer the reason, a stranger only that it was refused or may come
     back."""
-    passing = error.reason.status.grpc in ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "ABORTED")
-    if passing and not isinstance(error, ProtocolError):
+    proven = inbound is not None and inbound.proven
+    about_message = isinstance(error, ProtocolError | NotFound) and error.reason.status.grpc != "DATA_LOSS"
+    if not about_message and not (proven and error.reason is Reason.RATE_LIMITED):
         return peer_pb2.DeliverError(
             reason=Reason.UNREACHABLE.name, message="This node cannot take the message now."
         )
-    if inbound is None or not inbound.proven:
+    if not proven:
         return peer_pb2.DeliverError(reason="REFUSED", message="The message was refused.")
     return peer_pb2.DeliverError(reason=error.reason.name, message=error.message)

@@ -1,12 +1,13 @@
 """The owner's record of messages that were refused before they touched a thread.
 
 Bounded: a flood of forgeries costs two lines a second for each owner and reason, the first message and the
-count of the others, and never a database write for each message.
+count of the others, and never a database write, or a line of the log, for each message.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,11 +15,14 @@ import structlog
 from indai.node.agents import Agents
 from indai.node.inbound import Inbound, addressed
 from indai.node.store import Row, Store, hexed
-from indai.protocol.errors import IndaiError
+from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError
+from indai.protocol.handles import Handle
+from indai.protocol.header import ID_BYTES
 from indai.protocol.quoting import quoted
 
 WINDOW_S = 1.0
-MAX_KINDS = 64  # distinct (owner, reason) pairs in one second; the rest is only logged
+MAX_TROUBLES = 1024
+MAX_KINDS = 64  # distinct (owner, reason) pairs in one second; the rest goes unsaid
 
 log = structlog.get_logger(__name__)
 
@@ -40,30 +44,42 @@ class Refusals:
         self._agents = agents
         self._clock = clock
         self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._troubles: OrderedDict[tuple[str, bytes | None, str], None] = OrderedDict()
         self._counting: asyncio.Task[None] | None = None
 
     async def note(self, raw: bytes, inbound: Inbound | None, error: IndaiError) -> None:
         """One refused message."""
         address, reason = addressed(raw), error.reason.name
-        log.warning(
-            "message refused", reason=reason, error=error.message, owner=address.owner, peer=address.peer
-        )
-        if address.owner not in self._agents:
+        owner = address.owner if address.owner in self._agents else ""
+        if not isinstance(error, ProtocolError) and not self._is_first(owner, address.mid, reason):
             return
-        kind = self._kinds.get((address.owner, reason))
+        kind = self._kinds.get((owner, reason))
         if kind is not None:
             kind.more += 1
             return
         if len(self._kinds) >= MAX_KINDS:
             return
-        self._kinds[address.owner, reason] = _Kind(address.peer)
+        peer = _handle(address.peer)
+        self._kinds[owner, reason] = _Kind(peer)
         if self._counting is None:
             self._counting = asyncio.create_task(self._count())
+        log.warning("message refused", reason=reason, error=error.message, owner=owner, peer=peer)
+        if not owner:
+            return
         named = quoted(address.peer) + ("" if inbound else " (as it calls itself)")
-        words = f"Refused a message from {named}: {error.message}"
-        await self._write(
-            [self._row(address.owner, reason, address.peer, words, address.thread, address.mid)]
-        )
+        did = "Refused" if isinstance(error, ProtocolError) else "Could not yet take"
+        words = f"{did} a message from {named}: {error}"
+        await self._write([self._row(owner, reason, peer, words, address.thread, address.mid)])
+
+    def _is_first(self, owner: str, mid: bytes | None, reason: str) -> bool:
+        """Whether this trouble of ours with this message is new: its sender comes again until it is over."""
+        key = (owner, mid, reason)
+        if key in self._troubles:
+            return False
+        self._troubles[key] = None
+        if len(self._troubles) > MAX_TROUBLES:
+            self._troubles.popitem(last=False)
+        return True
 
     async def close(self) -> None:
         """Write the counts that are left."""
@@ -79,11 +95,14 @@ class Refusals:
 
     async def _end_second(self) -> None:
         kinds, self._kinds = self._kinds, {}
+        for (owner, reason), kind in kinds.items():
+            if kind.more:
+                log.warning("more messages refused", reason=reason, owner=owner, count=kind.more)
         await self._write(
             [
                 self._row(owner, reason, kind.peer, f"Refused {kind.more} more messages for the same reason.")
                 for (owner, reason), kind in kinds.items()
-                if kind.more
+                if kind.more and owner
             ]
         )
 
@@ -107,10 +126,18 @@ class Refusals:
         return {
             "owner": owner,
             "at_ms": self._clock(),
-            "thread": hexed(thread),
+            "thread": hexed(thread) if thread and len(thread) == ID_BYTES else None,
             "mid": hexed(mid),
-            "peer": peer[:300],
+            "peer": peer,
             "event": "refused-message",
             "reason": reason,
             "words": words,
         }
+
+
+def _handle(text: str) -> str:
+    """The handle that a message gives itself; "" where it is none, since nobody's text is shown raw."""
+    try:
+        return str(Handle.parse(text))
+    except InvalidInput:
+        return ""

@@ -34,7 +34,7 @@ MAX_OFFER_LIFE_MS = DAY_MS
 MAX_HOLD_MS = 7 * DAY_MS
 MAX_DUE_MS = 366 * DAY_MS
 END_OF_TIME_MS = (
-    253_402_300_800_000  # the year 10000: where calendars and clocks of every library still agree
+    253_370_764_800_000  # the year 9999: the last in which no zone and no day added leaves any calendar
 )
 
 _EVENT_KINDS = frozenset(negotiation_pb2.EventKind.values()) - {negotiation_pb2.EVENT_KIND_UNSPECIFIED}

@@ -209,7 +209,12 @@ _RULES = (
         _MESSAGE,
     ),
     Rule("NEG-03", "A wish has 1 to 1440 minutes and 1 to 32 windows, each long enough for it.", _MESSAGE),
-    Rule("NEG-04", "Terms have a slot of at most 1440 minutes that ends after it begins.", _MESSAGE),
+    Rule(
+        "NEG-04",
+        "Terms have a slot of at most 1440 minutes that ends after it begins; an offer's UID holds its"
+        " thread's id.",
+        _MESSAGE,
+    ),
     Rule("NEG-05", "A message expires after it is issued; an offer within 24 hours.", _MESSAGE),
     Rule(
         "NEG-06",

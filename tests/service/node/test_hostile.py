@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
 from indai.client.tls import NodeIdentity, make_node_identity, pinned_channel
 from indai.protocol.checkpoint import open_checkpoint
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
-from indai.protocol.errors import NotFound
+from indai.protocol.errors import IndaiError, NotFound, Reason, Unavailable
 from indai.protocol.header import new_id
 from indai.protocol.keys import SigningKey
 from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, peer_pb2
@@ -41,7 +42,13 @@ async def threads(pair: Pair) -> int:
     return len((await pair.bob.stub.ListThreads(owner_pb2.ListThreadsRequest(page_size=500))).threads)
 
 
-async def proposal(pair: Pair, key: SigningKey, title: str = "Hello", **changes: object) -> Envelope:
+async def proposal(
+    pair: Pair,
+    key: SigningKey,
+    title: str = "Hello",
+    window: tuple[int, int] | None = None,
+    **changes: object,
+) -> Envelope:
     """A proposal that says it is from alice to bob, signed by `key`."""
     resolver = pair.world.resolver()
     alice, bob = await resolver.resolve("ind.ai/alice"), await resolver.resolve("ind.ai/bob")
@@ -61,8 +68,9 @@ async def proposal(pair: Pair, key: SigningKey, title: str = "Hello", **changes:
     )
     for name, value in changes.items():
         setattr(header, name, value)
-    window = negotiation_pb2.Window(start_ms=now + DAY, end_ms=now + 2 * DAY)
-    wish = negotiation_pb2.MeetWish(title=title, duration_minutes=30, windows=[window])
+    start, end = window or (now + DAY, now + 2 * DAY)
+    windows = [negotiation_pb2.Window(start_ms=start, end_ms=end)]
+    wish = negotiation_pb2.MeetWish(title=title, duration_minutes=30, windows=windows)
     move = negotiation_pb2.Move(header=header, propose=negotiation_pb2.Propose(meet=wish))
     return seal(payload_type("move"), move.SerializeToString(), [key])
 
@@ -185,3 +193,63 @@ async def stored(pair: Pair, move: str) -> bytes:
         ]
     got = await pair.alice.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=wanted[0].thread_id))
     return next(message.envelope for message in got.messages if message.move == move)
+
+
+async def test_a_name_that_is_none_never_reaches_a_screen(pair: Pair) -> None:
+    evil = await proposal(pair, SigningKey.generate(), sender="\x1b[2J\u202eevil\x00")
+    await deliver(pair, evil.raw)
+    newest = (await pair.bob.stub.ListJournal(owner_pb2.ListJournalRequest())).entries[0]
+    assert (newest.event, newest.reason, newest.peer) == ("refused-message", "MALFORMED", "")
+    assert newest.words.isprintable()
+    assert newest.words.isascii()
+
+
+async def test_a_wish_for_the_end_of_time_is_answered_at_once(pair: Pair) -> None:
+    key, far = pair.world.insider["ind.ai/alice"], 253_402_300_799_000
+    last = await proposal(pair, key, window=(now_ms() + DAY, far))
+    (result,) = await deliver(pair, last.raw, identity=pair.a.identity())
+    assert result.error.reason == "REFUSED"
+    long = await proposal(pair, key, window=(now_ms() + DAY, now_ms() + 5000 * DAY))
+    (result,) = await deliver(pair, long.raw, identity=pair.a.identity())
+    assert (result.error.reason, len(result.replies)) == ("", 1)
+
+
+async def test_a_broken_calendar_is_told_to_its_owner_and_not_to_the_peer(pair: Pair) -> None:
+    path = pair.b.data / "calendars" / "ind.ai_bob.ics"
+    whole = path.read_bytes() if path.exists() else b""
+    path.write_bytes(b"BEGIN:VCALENDAR\r\nthis is no calendar\r\n")
+    try:
+        message = await proposal(pair, pair.world.insider["ind.ai/alice"])
+        (result,) = await deliver(pair, message.raw, identity=pair.a.identity())
+        assert result.error.reason == "UNREACHABLE"
+        assert "ics" not in result.error.message
+        (entry, *_) = (await pair.bob.stub.ListJournal(owner_pb2.ListJournalRequest())).entries
+        assert entry.reason == "INVALID_CALENDAR"
+        assert "ind.ai_bob.ics" in entry.words
+    finally:
+        path.write_bytes(whole) if whole else path.unlink()
+    (result,) = await deliver(pair, message.raw, identity=pair.a.identity())
+    assert (result.error.reason, len(result.replies)) == ("", 1)
+
+
+async def test_an_unknown_key_is_not_final_until_the_log_was_read_for_it(pair: Pair) -> None:
+    first, second = SigningKey.generate(), SigningKey.generate()
+    for key in (first, second):
+        message = await proposal(pair, key, key_id=key.key_id)
+        (result,) = await deliver(pair, message.raw, identity=pair.a.identity())
+    assert result.error.reason == "UNREACHABLE"
+
+
+async def test_a_flood_empties_the_strangers_bucket_and_nobody_elses(pair: Pair) -> None:
+    forged = (await proposal(pair, SigningKey.generate())).raw
+    strangers = [make_node_identity("ind.ai/ever-new") for _ in range(16)]
+    for stranger in strangers[:-1]:
+        with contextlib.suppress(Unavailable):
+            await deliver(pair, *[forged] * 64, identity=stranger)
+    with pytest.raises(IndaiError) as limited:
+        await deliver(pair, forged, identity=strangers[-1])
+    assert limited.value.reason is Reason.RATE_LIMITED
+    thread = await pair.alice.meet(
+        "ind.ai/bob", title="Meanwhile", from_ms=now_ms() + HOUR, until_ms=now_ms() + 9 * DAY
+    )
+    assert thread.state == owner_pb2.THREAD_STATE_COMMITTED

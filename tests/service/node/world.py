@@ -16,7 +16,7 @@ from indai.client.handlekeys import claim, new_agent_key, revoke_agent_key, set_
 from indai.client.mirror import mirror
 from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
-from indai.client.tls import NodeIdentity
+from indai.client.tls import NodeIdentity, make_node_identity
 from indai.node.app import running
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
@@ -24,12 +24,13 @@ from indai.node.settings import RunInfo, Settings
 from indai.protocol.errors import NotFound
 from indai.protocol.handlestate import NodeRecord
 from indai.protocol.keys import SigningKey
+from indai.protocol.note import format_vkey
 from indai.v1 import owner_pb2, registry_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 
 if TYPE_CHECKING:
-    from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
+    from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 
@@ -97,6 +98,35 @@ class World:
         async with running(settings, self.enrol) as info:
             yield Node(self, settings.data, info)
 
+    async def stranger(self, handle: str) -> Stranger:
+        """A registered peer whose node is the test itself: nobody answers at its address."""
+        identity, origin = make_node_identity(handle), f"{handle}-node/ledger/2026"
+        record = registry_pb2.NodeRecord(
+            address="127.0.0.1:9",
+            tls_spki_sha256=identity.spki_sha256,
+            ledger_origin=origin,
+            ledger_vkey=format_vkey(origin, SigningKey.generate().public_key),
+        )
+        await self.enrol(f"{handle}-node", record)
+        rotation, key = SigningKey.generate(), SigningKey.generate()
+        keys = [new_agent_key(key.public_key, now_ms())]
+        operation = claim(
+            handle, self.policy.origin, [rotation], now_ms=now_ms(), agent_keys=keys, node=f"{handle}-node"
+        )
+        await self.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
+        subject = (await self.resolver().resolve(handle)).subject_id
+        return Stranger(handle, subject, key, identity)
+
+
+@dataclass
+class Stranger:
+    """Somebody who speaks the protocol by hand."""
+
+    handle: str
+    subject: str
+    key: SigningKey
+    identity: NodeIdentity
+
 
 @dataclass
 class Node:
@@ -108,10 +138,12 @@ class Node:
         """The node's own TLS key, as its operator could take it."""
         return Keyring(self.data / "keys", open_keystore(self.data, {})).tls_identity(self.info.node)
 
-    async def agent(self, handle: str, policy: str, calendar: Path | None = None) -> Owner:
+    def operator(self) -> OperatorServiceAsyncStub:
         token = (self.data / "operator.token").read_text().strip()
-        operator = OperatorServiceStub(plain_channel(self.info.addresses["owner"], token=token))
-        made = await operator.CreateAgent(
+        return OperatorServiceStub(plain_channel(self.info.addresses["owner"], token=token))
+
+    async def agent(self, handle: str, policy: str, calendar: Path | None = None) -> Owner:
+        made = await self.operator().CreateAgent(
             owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=policy, calendar_path=str(calendar or ""))
         )
         key = self.world.rotation[handle] = SigningKey.generate()
