@@ -14,6 +14,7 @@ import pytest
 from indai.client.audit import audit
 from indai.client.exports import read_export
 from indai.node.calendar import read_busy
+from indai.node.engine import Engine
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import negotiation_pb2, owner_pb2
@@ -59,6 +60,21 @@ async def test_both_sides_hold_one_payload_with_both_signatures(pair: Pair) -> N
     commitment = negotiation_pb2.Commitment.FromString(signed.payload)
     assert [party.handle for party in commitment.parties] == ["ind.ai/bob", "ind.ai/alice"]
     assert len(signed.signatures) == 2
+
+
+async def test_a_deal_never_fails_a_batch_nor_drops_what_is_in_memory(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[Engine] = []
+    forget = Engine._forget
+
+    def noted(engine: Engine) -> None:
+        failed.append(engine)
+        forget(engine)
+
+    monkeypatch.setattr(Engine, "_forget", noted)
+    assert (await ask(pair, title="At once")).state == COMMITTED
+    assert failed == []
 
 
 async def test_the_meeting_stands_in_both_calendar_files(pair: Pair) -> None:
