@@ -62,9 +62,8 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(base: Path) -> Iterator[Shell]:
     """A node with alice and bob on it, on ports of its own."""
-    base = tmp_path_factory.mktemp("commands")
     arguments = ("up", "--json", "--data", str(base / "home"), *LISTEN)
     with (
         (base / "up.log").open("w") as log,

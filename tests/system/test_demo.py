@@ -18,9 +18,9 @@ LIMIT_S = 240
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def demo(base: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """One run for all tests: (its directory, what it said)."""
-    base = tmp_path_factory.mktemp("demo") / "data"
+    base = base / "data"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("INDAI_")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from indai.cli.demo import command as play
 from indai.cli.demo import setting
+from indai.cli.demo.agreement import events_in
 from indai.cli.demo.proof import flip_one_byte
 from indai.cli.demo.stage import DemoFailed, Stage
 from indai.cli.demo.summary import percentile
@@ -127,6 +128,15 @@ def test_one_byte_is_flipped_and_nothing_else(tmp_path: Path) -> None:
     before, after = original.read_text().splitlines(), copy.read_text().splitlines()
     assert before[:2] == after[:2]
     assert sum(one != two for one, two in zip(before[2], after[2], strict=True)) <= 2
+
+
+def test_an_event_is_found_in_files_of_any_program(tmp_path: Path) -> None:
+    event = "BEGIN:VEVENT\r\nUID:{}\r\nDTSTART:20261124T090000Z\r\nDTEND:20261124T093000Z\r\nEND:VEVENT\r\n"
+    calendar = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//x//EN\r\n" + event + "END:VCALENDAR\r\n"
+    path = tmp_path / "two.ics"
+    path.write_bytes(b"\xef\xbb\xbf" + (calendar.format("one") + calendar.format("two")).encode())
+    assert events_in(path, "two") == [(1_795_510_800_000, 1_795_512_600_000)]
+    assert events_in(path, "three") == []
 
 
 def test_a_check_that_does_not_hold_is_shown_and_ends_the_play(capsys: pytest.CaptureFixture[str]) -> None:

@@ -128,15 +128,17 @@ def in_both_calendars(world: World, thread: owner_pb2.Thread, accepted: Envelope
     """An independent reader finds the event in both files."""
     terms = negotiation_pb2.Commitment.FromString(accepted.payload).meet
     for handle in (ALICE, BOB):
-        found = _events(world.calendar(handle), terms.ical_uid)
+        found = events_in(world.calendar(handle), terms.ical_uid)
         world.stage.check(
             found == [(terms.start_ms, terms.end_ms)], f"{world.calendar(handle).name} has the event, once"
         )
 
 
-def _events(path: Path, uid: str) -> list[tuple[int, int]]:
-    calendar = Calendar.from_ical(path.read_bytes())
-    found = [event for event in calendar.events if str(event.get("UID")) == uid]
+def events_in(path: Path, uid: str) -> list[tuple[int, int]]:
+    """Start and end (ms) of every event with this uid, read by a library that the node does not read with."""
+    # Some programs write a byte order mark, and several calendars into one file.
+    calendars = Calendar.from_ical(path.read_bytes().decode("utf-8-sig", "replace"), multiple=True)
+    found = [event for each in calendars for event in each.walk("VEVENT") if str(event.get("UID")) == uid]
     # An agreed meeting is never a whole day, so both ends are moments and not dates.
     ends = [(event.decoded("DTSTART"), event.decoded("DTEND")) for event in found]
     return [(round(start.timestamp() * 1000), round(end.timestamp() * 1000)) for start, end in ends]
