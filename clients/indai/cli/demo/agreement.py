@@ -135,7 +135,7 @@ def in_both_calendars(world: World, thread: owner_pb2.Thread, accepted: Envelope
 
 
 def events_in(path: Path, uid: str) -> list[tuple[int, int]]:
-    """Start and end (ms) of every event with this uid, read by a library that the node does not read with."""
+    """Start and end (ms) of every event with this uid."""
     # Some programs write a byte order mark, and several calendars into one file.
     calendars = Calendar.from_ical(path.read_bytes().decode("utf-8-sig", "replace"), multiple=True)
     found = [event for each in calendars for event in each.walk("VEVENT") if str(event.get("UID")) == uid]
