@@ -15,6 +15,7 @@ from indai.client.gossip import Heard
 from indai.client.resolver import Resolved, Resolver
 from indai.node.agents import Agents
 from indai.protocol import header as rules
+from indai.protocol import hello
 from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
@@ -95,6 +96,26 @@ class Gate:
         message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
         proven = caller_spki is not None and await self._is_node_of(claim.peer, caller_spki)
         return Inbound(claim.owner, claim.peer, envelope, payload, message, header.id, signers[-1][2], proven)
+
+    async def check_hello(
+        self, raw: bytes, caller_spki: bytes | None, now_ms: int
+    ) -> tuple[hello.Hello, bool]:
+        """A HELLO for an agent here, and whether its sender's own node brought it; not yet its pin."""
+        envelope = parse_envelope(raw)
+        said = hello.read(envelope)
+        header = said.header
+        if header.recipient not in self._agents:
+            raise ProtocolError(
+                Reason.WRONG_AUDIENCE,
+                f"The HELLO is for {quoted(header.recipient)}, who does not live here.",
+                rule="HDR-03",
+            )
+        await self._verify(envelope, 0, header.sender, header.sender_subject, header.key_id, now_ms)
+        rules.check_network(header.network, self._resolver.policy.network)
+        own = await self._resolver.resolve(header.recipient, max_age_ms=MAX_HEAD_AGE_MS)
+        rules.check_audience(header.recipient, header.recipient_subject, own.handle, own.subject_id)
+        rules.check_time(header.issued_at_ms, header.expires_at_ms, now_ms)
+        return said, caller_spki is not None and await self._is_node_of(header.sender, caller_spki)
 
     async def _signers(self, payload: Payload, envelope: Envelope) -> list[tuple[str, str, str]]:
         """(handle, subject, key id) for each signature, from the signed bytes; the envelope's key ids are

@@ -29,6 +29,7 @@ from indai.node.clock import DatabaseClock
 from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exporting import Exporter
+from indai.node.handshakes import Handshakes
 from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
@@ -123,7 +124,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         gossip.start()
         stack.push_async_callback(gossip.close)
         gate = Gate(resolver, agents, clock, gossip.hear)
-        outbox = Outbox(store, resolver, channels, _taker(gate, engine, refusals, clock))
+        handshakes = Handshakes(plan.pool, resolver, agents, gate, clock)
+        outbox = Outbox(store, resolver, channels, handshakes, _taker(gate, engine, refusals, clock))
         stack.push_async_callback(outbox.close)
         effects = Effects(store, agents, clock, engine.changed)
         stack.push_async_callback(effects.close)
@@ -135,7 +137,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             [
                 Service(
                     peer_pb2_grpc.add_PeerServiceServicer_to_server,
-                    PeerServicer(gate, engine, refusals, resolver, clock),
+                    PeerServicer(gate, engine, refusals, resolver, handshakes, clock),
                 )
             ],
             credentials=peer_server_credentials(plan.identity),

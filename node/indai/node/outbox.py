@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
+from indai.node.handshakes import Handshakes
 from indai.node.recall import Recall
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError, Reason, Unavailable
@@ -65,7 +66,15 @@ class Outbox:
     """Sends until answered. `take` stores an answer: (message, replies, reason of a refusal or "",
     sentence)."""
 
-    def __init__(self, store: Store, resolver: Resolver, channels: PeerChannels, take: TakeAnswer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        resolver: Resolver,
+        channels: PeerChannels,
+        handshakes: Handshakes,
+        take: TakeAnswer,
+    ) -> None:
+        self._handshakes = handshakes
         self._store = store
         self._resolver = resolver
         self._channels = channels
@@ -158,8 +167,17 @@ class Outbox:
                     self._spawn(self._route(message))
 
     async def _deliver(self, node: str, lane: _Lane, batch: list[Outgoing]) -> None:
-        request = peer_pb2.DeliverRequest(envelopes=[message.envelope for message in batch])
-        response = await (await self._peer(node)).Deliver(request, timeout=TIMEOUT_S)
+        hellos = await self._hellos(batch)
+        request = peer_pb2.DeliverRequest(
+            envelopes=[message.envelope for message in batch], hellos=hellos.values()
+        )
+        try:
+            response = await (await self._peer(node)).Deliver(request, timeout=TIMEOUT_S)
+        except IndaiError:
+            for pair in hellos:
+                self._handshakes.unsaid(*pair)
+            raise
+        await self._greeted(node, response)
         if len(response.results) != len(batch):
             raise IndaiError(
                 Reason.INTERNAL, f"{node} answered {len(response.results)} of {len(batch)} messages."
@@ -168,6 +186,23 @@ class Outbox:
         await asyncio.gather(
             *(self._result(message, result) for message, result in zip(batch, response.results, strict=True))
         )
+
+    async def _hellos(self, batch: list[Outgoing]) -> dict[tuple[str, str], bytes]:
+        """What goes along for those who have no HELLO of ours yet, by (owner, peer)."""
+        pairs = dict.fromkeys((message.owner, message.recipient) for message in batch)
+        said = {pair: await self._handshakes.say(*pair) for pair in pairs}
+        return {pair: raw for pair, raw in said.items() if raw is not None}
+
+    async def _greeted(self, node: str, response: peer_pb2.DeliverResponse) -> None:
+        """What came back for our HELLOs; a refusal stands in the results of the messages too."""
+        for result in response.hellos:
+            if result.error.reason:
+                log.warning("hello refused", whom=node, reason=result.error.reason)
+            for raw in result.replies:
+                try:
+                    await self._handshakes.take_answer(raw)
+                except IndaiError as error:
+                    log.warning("hello not taken", whom=node, reason=error.reason.name, error=error.message)
 
     async def _peer(self, node: str) -> PeerServiceAsyncStub:
         record = (await self._resolver.resolve(node)).chain.state.node_record

@@ -17,13 +17,19 @@ import structlog
 from indai.client.resolver import Resolver
 from indai.client.tls import caller_spki
 from indai.node.engine import Engine
+from indai.node.handshakes import Handshakes
 from indai.node.inbound import Gate, Inbound
 from indai.node.quota import Quota
 from indai.node.refusals import Refusals
+from indai.protocol import hello
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolError, Reason
 from indai.v1 import peer_pb2, peer_pb2_grpc
 
 MAX_BATCH = 64
+
+Taken = tuple[peer_pb2.DeliverResult, bool, bool]
+"""The result, whether it counts against the caller, and whether it was good and proven."""
+TurnedAway = dict[tuple[str, str], IndaiError]
 
 log = structlog.get_logger(__name__)
 
@@ -32,8 +38,15 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
     """PeerService, over the gate (signatures) and the engine (state)."""
 
     def __init__(
-        self, gate: Gate, engine: Engine, refusals: Refusals, resolver: Resolver, clock: Callable[[], int]
+        self,
+        gate: Gate,
+        engine: Engine,
+        refusals: Refusals,
+        resolver: Resolver,
+        handshakes: Handshakes,
+        clock: Callable[[], int],
     ) -> None:
+        self._handshakes = handshakes
         self._gate = gate
         self._engine = engine
         self._refusals = refusals
@@ -52,27 +65,53 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
         return peer_pb2.GetRegistryHeadResponse(checkpoint=head.note)
 
     async def Deliver(self, request: peer_pb2.DeliverRequest, context: Any) -> peer_pb2.DeliverResponse:
-        """One result for each envelope, in order."""
-        if not 1 <= len(request.envelopes) <= MAX_BATCH:
+        """One result for each envelope and each HELLO, in order."""
+        if not 1 <= len(request.envelopes) <= MAX_BATCH or len(request.hellos) > MAX_BATCH:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT,
                 f"A delivery holds 1 to {MAX_BATCH} envelopes, not {len(request.envelopes)}.",
                 fields={"envelopes": "wrong number"},
             )
         spki = caller_spki(context)
-        caller, count = spki or b"", len(request.envelopes)
+        caller, count = spki or b"", len(request.envelopes) + len(request.hellos)
         self._quota.enter(caller, count)
-        taken = await asyncio.gather(*(self._one(raw, spki) for raw in request.envelopes))
-        bad = sum(is_bad for _, is_bad, _ in taken)
+        turned_away: TurnedAway = {}
+        greeted = [await self._hello(raw, spki, turned_away) for raw in request.hellos]
+        taken = await asyncio.gather(*(self._one(raw, spki, turned_away) for raw in request.envelopes))
+        bad = sum(is_bad for _, is_bad, _ in (*greeted, *taken))
         proven = any(is_proven for _, _, is_proven in taken)
         self._quota.leave(caller, count - bad, bad, proven=proven)
-        return peer_pb2.DeliverResponse(results=[result for result, _, _ in taken])
+        return peer_pb2.DeliverResponse(
+            results=[result for result, _, _ in taken], hellos=[result for result, _, _ in greeted]
+        )
 
-    async def _one(self, raw: bytes, spki: bytes | None) -> tuple[peer_pb2.DeliverResult, bool, bool]:
-        """(the result, whether it counts against the caller, whether it was good and proven)."""
+    async def _hello(self, raw: bytes, spki: bytes | None, turned_away: TurnedAway) -> Taken:
+        """Take a HELLO, and answer it to its sender's own node. A sender whose HELLO is refused is turned
+        away with the messages that came along."""
+        said: hello.Hello | None = None
+        proven = False
+        try:
+            said, proven = await self._gate.check_hello(raw, spki, self._clock())
+            await self._handshakes.take(said)
+        except IndaiError as error:
+            if said is not None and isinstance(error, ProtocolError):
+                turned_away[said.header.recipient, said.header.sender] = error
+            await self._refusals.note(raw, None, error)
+            told = _told(error, None)
+            if proven and isinstance(error, ProtocolError):
+                told = peer_pb2.DeliverError(reason=error.reason.name, message=error.message)
+            return peer_pb2.DeliverResult(error=told), said is None, False
+        if not proven:
+            return peer_pb2.DeliverResult(), False, False
+        answer = await self._handshakes.say(said.header.recipient, said.header.sender)
+        return peer_pb2.DeliverResult(replies=[answer] if answer else []), False, True
+
+    async def _one(self, raw: bytes, spki: bytes | None, turned_away: TurnedAway) -> Taken:
         inbound: Inbound | None = None
         try:
             inbound = await self._gate.check(raw, spki, self._clock())
+            if (inbound.owner, inbound.peer) in turned_away:
+                raise turned_away[inbound.owner, inbound.peer]
             replies = await self._engine.deliver(inbound)
         except IndaiError as error:
             await self._refusals.note(raw, inbound, error)

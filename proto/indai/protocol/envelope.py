@@ -16,7 +16,17 @@ from indai.protocol.keys import SigningKey, verify
 from indai.protocol.quoting import quoted
 from indai.protocol.wire import MAX_MESSAGE, malformed, read_varint
 
-KINDS = ("move", "commitment", "receipt", "event", "operation", "decision", "policy-version", "voucher")
+KINDS = (
+    "move",
+    "commitment",
+    "receipt",
+    "event",
+    "operation",
+    "decision",
+    "policy-version",
+    "voucher",
+    "hello",
+)
 MAX_SIGNATURES = 32
 MAX_SIGNATURE_BYTES = 8_192  # room for the hybrid of Ed25519 and ML-DSA-44 (2,420 bytes)
 MAX_TYPE = 128

@@ -21,6 +21,7 @@ _LOGS = "Logs"
 _MESSAGE = "Negotiation: messages"
 _THREAD = "Negotiation: threads"
 _PARTY = "Negotiation: parties"
+_HELLO = "Handles and the registry: handshake"
 _LIFE = "Events of a commitment"
 
 _RULES = (
@@ -198,6 +199,14 @@ _RULES = (
         "What a peer says of a head is hearsay: a reason to ask it for the signed note, and no proof.",
         _LOGS,
     ),
+    Rule("HEL-01", "A HELLO has a generation from 1 on and a card in its one form, with its digest.", _HELLO),
+    Rule(
+        "HEL-02",
+        "A generation below the one pinned, or another card under it, is a rollback; the pin stays.",
+        _HELLO,
+    ),
+    Rule("HEL-03", "Two agents speak the highest version that both name; with none they don't deal.", _HELLO),
+    Rule("HEL-04", "What one side requires and the other lacks ends the matter, and is named.", _HELLO),
     Rule(
         "NEG-01",
         "A message says exactly one thing; a commitment has one signature or all, anything else one.",

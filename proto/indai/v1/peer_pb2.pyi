@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from indai.v1 import envelope_pb2 as _envelope_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -25,18 +26,24 @@ class DeliverRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ENVELOPES_FIELD_NUMBER: _builtins.int
+    HELLOS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def envelopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Serialised Envelopes, exact bytes; 1 to 64, each at most 64 KiB."""
+
+    @_builtins.property
+    def hellos(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Serialised Envelopes with a Hello, from senders of this delivery whose last one is over; at most 64. They are taken first."""
 
     def __init__(
         self,
         *,
         envelopes: _abc.Iterable[_builtins.bytes] | None = ...,
+        hellos: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelopes", b"envelopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelopes", b"envelopes", "hellos", b"hellos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -49,18 +56,24 @@ class DeliverResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
+    HELLOS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliverResult]:
         """Results."""
+
+    @_builtins.property
+    def hellos(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliverResult]:
+        """One result for each hello: why it was not taken, or the answer to it, when the sender does not have one yet."""
 
     def __init__(
         self,
         *,
         results: _abc.Iterable[Global___DeliverResult] | None = ...,
+        hellos: _abc.Iterable[Global___DeliverResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hellos", b"hellos", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -165,3 +178,127 @@ class GetRegistryHeadResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetRegistryHeadResponse: _TypeAlias = GetRegistryHeadResponse  # noqa: Y015
+
+@_typing.final
+class Hello(_message.Message):
+    """Payload `hello`: what an agent is able to do, for one other agent, until it expires. Carried beside messages, so that it
+    costs no round trip of its own.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    CARD_DIGEST_FIELD_NUMBER: _builtins.int
+    CARD_FIELD_NUMBER: _builtins.int
+    generation: _builtins.int
+    """One more whenever the card changes, never less."""
+    card_digest: _builtins.bytes
+    """SHA-256 over the card."""
+    @_builtins.property
+    def header(self) -> _envelope_pb2.Header:
+        """From whom, for whom, until when."""
+
+    @_builtins.property
+    def card(self) -> Global___Card:
+        """What it can do."""
+
+    def __init__(
+        self,
+        *,
+        header: _envelope_pb2.Header | None = ...,
+        generation: _builtins.int = ...,
+        card_digest: _builtins.bytes = ...,
+        card: Global___Card | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["card", b"card", "header", b"header"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["card", b"card", "card_digest", b"card_digest", "generation", b"generation", "header", b"header"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Hello: _TypeAlias = Hello  # noqa: Y015
+
+@_typing.final
+class Card(_message.Message):
+    """What an agent says of itself. Lists are sorted and have no repetitions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    INTENTS_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    LANGUAGES_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Versions of the protocol."""
+
+    @_builtins.property
+    def intents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of intent."""
+
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Features it has."""
+
+    @_builtins.property
+    def required(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Features without which it does not deal."""
+
+    @_builtins.property
+    def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Languages its owner reads, as BCP 47 tags in lower case."""
+
+    @_builtins.property
+    def limits(self) -> Global___Limits:
+        """Limits."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[_builtins.int] | None = ...,
+        intents: _abc.Iterable[_builtins.str] | None = ...,
+        features: _abc.Iterable[_builtins.str] | None = ...,
+        required: _abc.Iterable[_builtins.str] | None = ...,
+        languages: _abc.Iterable[_builtins.str] | None = ...,
+        limits: Global___Limits | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "intents", b"intents", "languages", b"languages", "limits", b"limits", "required", b"required", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Card: _TypeAlias = Card  # noqa: Y015
+
+@_typing.final
+class Limits(_message.Message):
+    """What an agent takes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENVELOPE_BYTES_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    MOVES_FIELD_NUMBER: _builtins.int
+    envelope_bytes: _builtins.int
+    """Bytes of one envelope."""
+    batch: _builtins.int
+    """Envelopes of one delivery."""
+    moves: _builtins.int
+    """Moves of one thread."""
+    def __init__(
+        self,
+        *,
+        envelope_bytes: _builtins.int = ...,
+        batch: _builtins.int = ...,
+        moves: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "envelope_bytes", b"envelope_bytes", "moves", b"moves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Limits: _TypeAlias = Limits  # noqa: Y015
