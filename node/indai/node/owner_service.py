@@ -19,12 +19,13 @@ from indai.node.policies import Policies
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
-from indai.protocol.messages import MeetWish, Window, check_wish
+from indai.protocol.messages import END_OF_TIME_MS, MeetWish, Window, check_wish
 from indai.protocol.party_state import Phase
 from indai.v1 import owner_pb2, owner_pb2_grpc
 
 CODE_LENGTH = 8
 MAX_PAGE = 500
+MAX_NUMBER = 1 << 62  # above every time and id that a page token holds
 DAY_MS = 86_400_000
 WATCH_S = 15.0  # a watcher looks again at least this often, also without news
 
@@ -93,7 +94,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
     ) -> owner_pb2.ListThreadsResponse:
         """Newest first."""
         owner, size = caller(context).owner, _page(request.page_size, 50)
-        before, last = _after(request.page_token, (1 << 62, "00" * 16))
+        before, last = _after(request.page_token, (MAX_NUMBER, "00" * 16))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
                 _THREAD
@@ -194,9 +195,10 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         """Events of the owner's calendar file."""
         agent = self._agents.get(caller(context).owner)
         start, end = views.milliseconds(request.start_time), views.milliseconds(request.end_time)
-        if not start < end <= start + 366 * DAY_MS:
+        if not 0 <= start < end <= min(start + 366 * DAY_MS, END_OF_TIME_MS):
             raise InvalidInput(
-                Reason.INVALID_ARGUMENT, "The range must end after it starts, within 366 days."
+                Reason.INVALID_ARGUMENT,
+                "The range must end after it starts, within 366 days, between 1970 and 9999.",
             )
         found = await agent.calendar.events(start, end)
         events = [
@@ -225,7 +227,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         """The owner's private log, newest first."""
         owner, size = caller(context).owner, _page(request.page_size, 100)
         thread = await self._find(owner, request.thread_id) if request.thread_id else None
-        before, _ = _after(request.page_token, (1 << 62, ""))
+        before, _ = _after(request.page_token, (MAX_NUMBER, ""))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
                 "SELECT * FROM node.journal"
@@ -343,6 +345,8 @@ def _after(token: str, first: tuple[int, str]) -> tuple[int, str]:
     try:
         number, text = json.loads(token)
         bytes.fromhex(text)
-    except (ValueError, TypeError):
-        raise InvalidInput(Reason.INVALID_ARGUMENT, "The page token is not one of ours.") from None
-    return int(number), text
+        if type(number) is int and 0 <= number <= MAX_NUMBER:
+            return number, text
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise InvalidInput(Reason.INVALID_ARGUMENT, "The page token is not one of ours.")

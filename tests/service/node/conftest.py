@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.service.node.scene import ASK_ALWAYS, Scene
 from tests.service.node.world import Node, Owner, World, world
 
 ALICES = """\
@@ -59,6 +60,12 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
     base: Path = tmp_path_factory.mktemp("world")
     async with world(base) as registry, registry.node("node-a") as a, registry.node("node-b") as b:
         yield Pair(registry, a, b, await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(pair: Pair) -> Scene:
+    carol = await pair.a.agent("ind.ai/carol", ASK_ALWAYS)
+    return Scene(pair, carol, await pair.world.stranger("ind.ai/eve"))
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
