@@ -20,6 +20,7 @@ from indai.node.agents import Agents
 from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
 from indai.node.conversation import Cause, Conversation, Desk
+from indai.node.crowd import Crowd
 from indai.node.draft import Draft, Reserved, ThreadState, ledger_rows
 from indai.node.effects import CalendarWrite
 from indai.node.host import Host
@@ -92,6 +93,7 @@ class _Mark:
     entries: list[Entry]
     threads: dict[Key, ThreadState]
     reserved: dict[str, Reserved]
+    crowds: dict[str, Crowd]
     sends: list[Outgoing]
     resends: set[str]
     effects: list[CalendarWrite]
@@ -107,11 +109,13 @@ class Batch:
         context: Context,
         threads: Mapping[Key, ThreadState],
         reserved: Mapping[str, Reserved],
+        crowds: Mapping[str, Crowd],
         size: int,
     ) -> None:
         self._context = context
         self._known_threads = threads
         self._known_reserved = reserved
+        self._known_crowds = crowds
         self._size = size
         self._rows: dict[str, list[Row]] = {}
         self._entries: list[Entry] = []
@@ -120,6 +124,7 @@ class Batch:
         self._loaded_threads: dict[Key, ThreadState] = {}
         self._erased: set[Key] = set()
         self.reserved: dict[str, Reserved] = {}
+        self.crowds: dict[str, Crowd] = {}
         self.sends: list[Outgoing] = []
         self.resends: set[str] = set()  # owners of stored messages that are to be sent once more
         self.effects: list[CalendarWrite] = []
@@ -172,6 +177,9 @@ class Batch:
                 continue
             self._loaded_threads[key] = ThreadState(_columns(row), Side.from_json(row["side"]), commitment)
         self.reserved.update(loaded.reserved)
+        self.crowds.update({owner: Crowd() for owner in busy})
+        for owner, peer, is_open, asked in await store.crowds(busy) if busy else ():
+            self.crowds[owner].open[peer], self.crowds[owner].asked[peer] = is_open, asked
 
     async def take(self, item: Item) -> None:
         """Decide one item; what it changes is kept only if it succeeds."""
@@ -237,6 +245,10 @@ class Batch:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
         draft = self._draft(inbound.owner, message.thread)
         await self._receive(draft, inbound)
+        if thread is None or draft.thread.side.phase is Phase.ASKING_OWNER:
+            crowd = self._crowd(inbound.owner).copy()
+            crowd.move(state, draft.thread)
+            crowd.check(inbound.peer)
         self._merge(draft)
         return draft.replies
 
@@ -373,12 +385,19 @@ class Batch:
             self.resends.add(draft.owner)
         self.reserved[draft.owner] = draft.reserved
         if draft.state is not None:
+            self._crowd(draft.owner).move(self._state(*draft.state.key), draft.state)
             self.threads[draft.state.key] = draft.state
         self.effects.extend(draft.effects)
         if "offers" in draft.doc:
             self.points_after.append("after-offer")
         if any(entry.kind is LeafKind.COMMITMENT for entry in draft.entries):
             self.points_after.append("after-commit")
+
+    def _crowd(self, owner: str) -> Crowd:
+        """This batch's own copy of the owner's counts."""
+        if owner not in self.crowds:
+            self.crowds[owner] = self._known_crowds[owner].copy()
+        return self.crowds[owner]
 
     def _mark(self) -> _Mark:
         rows = {section: list(rows) for section, rows in self._rows.items()}
@@ -387,6 +406,7 @@ class Batch:
             list(self._entries),
             dict(self.threads),
             dict(self.reserved),
+            {owner: crowd.copy() for owner, crowd in self.crowds.items()},
             list(self.sends),
             set(self.resends),
             list(self.effects),
@@ -396,7 +416,7 @@ class Batch:
 
     def _return_to(self, mark: _Mark) -> None:
         self._rows, self._entries = mark.rows, mark.entries
-        self.threads, self.reserved = mark.threads, mark.reserved
+        self.threads, self.reserved, self.crowds = mark.threads, mark.reserved, mark.crowds
         self.sends, self.resends, self.effects = mark.sends, mark.resends, mark.effects
         self.points, self.points_after = mark.points, mark.points_after
 

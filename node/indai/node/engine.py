@@ -23,6 +23,7 @@ import asyncpg
 import structlog
 from indai.node import faults
 from indai.node.batch import Batch, Context
+from indai.node.crowd import Crowd
 from indai.node.draft import Reserved, ThreadState
 from indai.node.effects import Effects
 from indai.node.inbound import Inbound
@@ -53,6 +54,7 @@ class Engine:
         self._queue: asyncio.Queue[Item] = asyncio.Queue(MAX_QUEUE)
         self._threads: OrderedDict[Key, ThreadState] = OrderedDict()
         self._reserved: dict[str, Reserved] = {}
+        self._crowds: dict[str, Crowd] = {}
         self._requests: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._watchers: dict[Key, set[asyncio.Event]] = {}
         self._worker: asyncio.Task[None] | None = None
@@ -197,7 +199,7 @@ class Engine:
 
     async def _attempt(self, items: list[Item]) -> None:
         for _ in range(ATTEMPTS):
-            batch = Batch(self._context, self._threads, self._reserved, self._size)
+            batch = Batch(self._context, self._threads, self._reserved, self._crowds, self._size)
             await batch.load(self._store, items)
             for item in items:
                 await batch.take(item)
@@ -228,6 +230,7 @@ class Engine:
             faults.reach(point)
         self._size += batch.appended
         self._reserved.update(batch.reserved)
+        self._crowds.update(batch.crowds)
         for key, state in batch.threads.items():
             self._threads[key] = replace(state, is_new=False)
             self._threads.move_to_end(key)
@@ -276,6 +279,7 @@ class Engine:
         """Nothing in memory is trusted after a failure."""
         self._threads.clear()
         self._reserved.clear()
+        self._crowds.clear()
 
 
 def _meaning(error: asyncpg.PostgresError) -> IndaiError:

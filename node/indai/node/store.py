@@ -104,6 +104,17 @@ class Store:
             )
         return [row["envelope"] for row in rows]
 
+    async def crowds(self, owners: Sequence[str]) -> list[tuple[str, str, int, int]]:
+        """(owner, peer, threads the peer began that are open, those that wait for the owner)."""
+        async with self.scope(*owners) as connection:
+            rows = await connection.fetch(
+                "SELECT owner, peer, count(*), count(*) FILTER (WHERE phase = 'ASKING_OWNER')"
+                " FROM node.threads WHERE owner = ANY($1) AND NOT outgoing"
+                " AND phase NOT IN ('COMMITTED', 'REJECTED', 'WITHDRAWN', 'LAPSED') GROUP BY owner, peer",
+                owners,
+            )
+        return [tuple(row) for row in rows]
+
     async def mark_done(self, effects: Sequence[tuple[str, str]]) -> None:
         """Effects, by owner and key, that were carried out."""
         async with self.scope(*{owner for owner, _ in effects}) as connection:

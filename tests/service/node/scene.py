@@ -81,6 +81,16 @@ class Scene:
         commitment = negotiation_pb2.Commitment(header=header, parties=parties, meet=terms)
         return seal(payload_type("commitment"), commitment.SerializeToString(), [self.eve.key])
 
+    async def proposal(self, start_ms: int, title: str) -> Envelope:
+        """eve asks carol for just this half hour."""
+        _, model = await self.ask("Model")
+        header = self.header(model)
+        header.in_reply_to, header.thread = b"", header.id
+        window = negotiation_pb2.Window(start_ms=start_ms, end_ms=start_ms + 30 * MINUTE)
+        wish = negotiation_pb2.MeetWish(title=title, duration_minutes=30, windows=[window])
+        move = negotiation_pb2.Move(header=header, propose=negotiation_pb2.Propose(meet=wish))
+        return seal(payload_type("move"), move.SerializeToString(), [self.eve.key])
+
     async def say(self, envelope: Envelope) -> peer_pb2.DeliverResult:
         node = (await self.pair.world.resolver().resolve("ind.ai/node-a")).state.node_record
         assert node is not None

@@ -7,6 +7,7 @@ import os
 
 import pytest
 from indai.client.tls import NodeIdentity, make_node_identity, pinned_channel
+from indai.node import crowd
 from indai.protocol.checkpoint import open_checkpoint
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, NotFound, Reason, Unavailable
@@ -16,6 +17,7 @@ from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, peer_pb2
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
 from tests.service.node.conftest import Pair
+from tests.service.node.scene import Scene
 from tests.service.node.world import now_ms
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -238,6 +240,36 @@ async def test_an_unknown_key_is_not_final_until_the_log_was_read_for_it(pair: P
         message = await proposal(pair, key, key_id=key.key_id)
         (result,) = await deliver(pair, message.raw, identity=pair.a.identity())
     assert result.error.reason == "UNREACHABLE"
+
+
+async def test_one_peer_raises_a_few_questions_and_then_waits(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "MAX_ASKED_PER_PEER", 2)
+    asked = [await propose(scene, at, f"Question {at}") for at in range(3)]
+    assert [answer.error.reason for _, answer in asked] == ["", "", "RATE_LIMITED"]
+    (first, _), _, (third, _) = asked
+    (approval,) = [
+        one
+        for one in (await scene.carol.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+        if one.thread_id == negotiation_pb2.Move.FromString(first.payload).header.thread.hex()
+    ]
+    await scene.carol.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=approval.code))
+    assert not (await scene.say(third)).error.reason
+
+
+async def test_one_peer_keeps_so_many_negotiations_open(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "MAX_OPEN_PER_PEER", 1)
+    _, answer = await propose(scene, 7, "One too many")
+    assert answer.error.reason == "RATE_LIMITED"
+
+
+async def propose(scene: Scene, at: int, title: str) -> tuple[Envelope, peer_pb2.DeliverResult]:
+    """eve asks carol for half an hour, another one for each number."""
+    sent = await scene.proposal(now_ms() + 2 * DAY + at * HOUR, title)
+    return sent, await scene.say(sent)
 
 
 async def test_a_flood_empties_the_strangers_bucket_and_nobody_elses(pair: Pair) -> None:

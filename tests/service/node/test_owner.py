@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from indai.node.store import Store
-from indai.protocol.envelope import Envelope, cosign, parse_envelope, payload_type, seal
+from indai.protocol.envelope import cosign, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.v1 import negotiation_pb2, owner_pb2
 
 from tests.service.node.conftest import Pair
-from tests.service.node.scene import DAY, HOUR, MINUTE, Scene
+from tests.service.node.scene import DAY, HOUR, Scene
 from tests.service.node.world import Owner, now_ms
 
 AWAITING = owner_pb2.THREAD_STATE_AWAITING_RECEIPT
@@ -47,19 +47,12 @@ async def until(owner: Owner, thread_id: str, state: int) -> owner_pb2.Thread:
     return seen
 
 
-async def propose(scene: Scene, start_ms: int, title: str) -> tuple[str, Envelope, list[bytes]]:
-    """eve asks carol for just this half hour."""
-    _, model = await scene.ask("Model")
-    header = scene.header(model)
-    header.in_reply_to = b""
-    header.thread = header.id
-    window = negotiation_pb2.Window(start_ms=start_ms, end_ms=start_ms + 30 * MINUTE)
-    wish = negotiation_pb2.MeetWish(title=title, duration_minutes=30, windows=[window])
-    move = negotiation_pb2.Move(header=header, propose=negotiation_pb2.Propose(meet=wish))
-    sent = seal(payload_type("move"), move.SerializeToString(), [scene.eve.key])
+async def propose(scene: Scene, start_ms: int, title: str) -> str:
+    """eve asks carol for just this half hour; the thread's id."""
+    sent = await scene.proposal(start_ms, title)
     answer = await scene.say(sent)
     assert not answer.error.reason, answer.error
-    return header.thread.hex(), sent, list(answer.replies)
+    return negotiation_pb2.Move.FromString(sent.payload).header.thread.hex()
 
 
 async def approve(owner: Owner, thread_id: str) -> owner_pb2.Thread:
@@ -111,13 +104,13 @@ async def test_a_request_that_never_arrived_is_withdrawn(scene: Scene) -> None:
 
 @pytest.mark.rule("NEG-30")
 async def test_an_offer_taken_back_frees_its_slot_and_can_not_be_accepted(scene: Scene) -> None:
-    thread_id, _, _ = await propose(scene, slot(12), "Taken back")
+    thread_id = await propose(scene, slot(12), "Taken back")
     await approve(scene.carol, thread_id)
     got = await scene.thread(thread_id)
     offer = parse_envelope(got.messages[-1].envelope)
     assert got.messages[-1].move == "OFFER"
     assert (await withdraw(scene.carol, thread_id)).state == WITHDRAWN
-    again, _, _ = await propose(scene, slot(12), "Once more")
+    again = await propose(scene, slot(12), "Once more")
     assert await inbox(scene.carol, again) is not None
     assert await moves(scene.carol, thread_id) == ["PROPOSE", "HOLD", "OFFER", "WITHDRAW"]
     answer = await scene.say(cosign(offer, scene.eve.key))
@@ -149,7 +142,7 @@ async def test_an_acceptance_taken_back_is_the_offerers_to_decide(scene: Scene, 
 
 
 async def test_a_slot_that_was_taken_meanwhile_is_not_promised_by_a_late_yes(scene: Scene) -> None:
-    thread_id, _, _ = await propose(scene, slot(14), "Taken meanwhile")
+    thread_id = await propose(scene, slot(14), "Taken meanwhile")
     path = scene.pair.a.data / "calendars" / "ind.ai_carol.ics"
     busy(path, slot(14))
     thread = await approve(scene.carol, thread_id)
