@@ -11,6 +11,7 @@ from indai.cli.errors import CheckFailed, wrong
 from indai.cli.framework import command
 from indai.cli.output import Page, emit, wants_json
 from indai.client.audit import Report, audit
+from indai.client.audit.page import html_page
 from indai.client.exports import REGISTRY, Header, read_export
 from indai.client.network import NetworkPolicy
 from indai.protocol.errors import IndaiError
@@ -23,13 +24,15 @@ _EVERY_S = 0.5
     "audit",
     "indai audit node-a.jsonl node-b.jsonl --registry registry.jsonl",
     "indai audit alice.jsonl --registry registry.jsonl --network network.policy --json",
+    "indai audit node-a.jsonl --registry registry.jsonl --html report.html",
 )
 @click.argument("exports", nargs=-1, required=True, metavar="EXPORT...")
 @click.option(
     "--registry", metavar="FILE", default="", help="A mirror of the registry; needed to judge keys."
 )
 @click.option("--network", metavar="FILE", default="", help="Whose registry it must be (network.policy).")
-def audit_command(exports: tuple[str, ...], registry: str, network: str) -> None:
+@click.option("--html", metavar="FILE", default="", help="Write the report as a page to read and print, too.")
+def audit_command(exports: tuple[str, ...], registry: str, network: str, html: str) -> None:
     """Verify exported ledgers offline.
 
     They are held against each other and against the registry's log, whose
@@ -41,6 +44,8 @@ def audit_command(exports: tuple[str, ...], registry: str, network: str) -> None
     progress = _Progress()
     report = audit(ledgers, mirror, trust, progress)
     progress.end()
+    if html:
+        _write_page(Path(html), html_page(report, [path.name for path in ledgers]))
     emit(report.to_json(), lambda page: show_report(page, report))
     if report.exit_status:
         raise CheckFailed(report.exit_status)
@@ -50,6 +55,13 @@ def show_report(page: Page, report: Report) -> None:
     """The verdict table and the summary."""
     for style, text in report.lines():
         page.line(text.lstrip(), _STYLES[style], indent=len(text) - len(text.lstrip()))
+
+
+def _write_page(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, "utf-8")
+    except OSError as error:
+        raise wrong(f"The report cannot be written to {path}: {error.strerror}.", "check --html") from None
 
 
 def _sorted(exports: tuple[str, ...], registry: str) -> tuple[list[Path], Path | None]:

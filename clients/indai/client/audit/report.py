@@ -168,6 +168,11 @@ class Report:
         counted = Counter(commitment.verdict for commitment in self.commitments)
         return {verdict.value: counted[verdict] for verdict in Verdict}
 
+    @property
+    def conclusion(self) -> str:
+        """One sentence on the whole."""
+        return _CONCLUSIONS[self.severity]
+
     def to_json(self) -> dict[str, Any]:
         """The whole report as plain data."""
         return {
@@ -223,7 +228,7 @@ class Report:
             ("", ""),
             *_wrapped("", "", f"Read {read}."),
             *_wrapped("", "", judged),
-            *_wrapped(_STYLES[self.severity], "", _CONCLUSIONS[self.severity]),
+            *_wrapped(_STYLES[self.severity], "", self.conclusion),
         ]
 
 
