@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,9 @@ def _environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TZ": "UTC"}
 
 
-@pytest.fixture(scope="module")
-def shell(base: Path) -> Iterator[Shell]:
-    """A node with alice and bob on it, on ports of its own."""
+@contextmanager
+def running_node(base: Path) -> Iterator[Shell]:
+    """A node on ports of its own, with its data below `base`."""
     arguments = ("up", "--json", "--data", str(base / "home"), *LISTEN)
     with (
         (base / "up.log").open("w") as log,
@@ -78,14 +79,20 @@ def shell(base: Path) -> Iterator[Shell]:
         assert node.stdout is not None
         said = node.stdout.readline()
         assert said, (base / "up.log").read_text()
-        shell = Shell(base / "home")
+        yield Shell(base / "home")
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(30) == 0
+        assert not (base / "home" / "run.json").exists()
+
+
+@pytest.fixture(scope="module")
+def shell(base: Path) -> Iterator[Shell]:
+    """A node with alice and bob on it."""
+    with running_node(base) as shell:
         (base / "bob.yaml").write_text(BOB)
         shell.json("handle", "claim", "ind.ai/alice")
         shell.json("handle", "claim", "ind.ai/bob", "--policy", str(base / "bob.yaml"))
         yield shell
-        node.send_signal(signal.SIGTERM)
-        assert node.wait(30) == 0
-        assert not (base / "home" / "run.json").exists()
 
 
 def _meet(shell: Shell, length: str, title: str) -> Any:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 
 from indai.cli.errors import wrong
 from indai.cli.home import Home
+from indai.cli.operation_files import write_operation
 from indai.cli.session import Registry, now_ms, operator_session, registry_session
 from indai.client import handlekeys
 from indai.client.resolver import Resolved
 from indai.protocol.envelope import Envelope
-from indai.protocol.errors import NotFound, Reason, Refused
+from indai.protocol.errors import IndaiError, NotFound, Reason, Refused
 from indai.protocol.handles import Handle, check_claimable
 from indai.protocol.handlestate import NodeRecord
 from indai.protocol.keys import SigningKey
+from indai.protocol.operations import Chain
 from indai.v1 import owner_pb2, registry_pb2
 
 if TYPE_CHECKING:
@@ -38,22 +40,33 @@ class Claimed:
     key_id: str
     token_file: Path
     rotation_file: Path
+    warnings: tuple[str, ...] = ()
 
 
 async def claim_handle(
-    home: Home, handle: str, *, policy_yaml: str = "", calendar: str = "", registry: str = ""
+    home: Home,
+    handle: str,
+    *,
+    policy_yaml: str = "",
+    calendar: str = "",
+    registry: str = "",
+    key: str = "",
+    invite: str = "",
+    voucher: bytes = b"",
 ) -> Claimed:
     """Give `handle` a rotation key, an agent on the node, and its CREATE in the registry's log.
 
-    A claim that was interrupted is completed when it is made again. Raises Refused(HANDLE_TAKEN).
+    `key` is a key file that exists already, such as the one a handle was transferred to. A claim that was
+    interrupted is completed when it is made again. Raises Refused(HANDLE_TAKEN).
     """
     parsed = Handle.parse(handle)
     check_claimable(parsed)
     name = str(parsed)
     async with registry_session(home, registry) as where, operator_session(home) as operator:
-        if await find(where, name) is not None:
+        before = await find(where, name)
+        if before is not None and not before.chain.ended_at_ms:
             raise Refused(Reason.HANDLE_TAKEN, f"The handle {name} is taken.", hint="choose another name")
-        signer = rotation_key(home, name, create=True)
+        signer = handlekeys.load_key_file(Path(key)) if key else rotation_key(home, name, create=True)
         node, agent_key = await _agent(home, operator, name, policy_yaml, calendar)
         operation = handlekeys.claim(
             name,
@@ -63,12 +76,22 @@ async def claim_handle(
             agent_keys=[handlekeys.new_agent_key(agent_key.public_key, now_ms())],
             node=node,
             intents=INTENTS,
+            predecessor=before.chain if before else None,
         )
-        await submit(where, operation)
+        try:
+            warnings = await submit(where, operation, invite=invite, voucher=voucher)
+        except IndaiError as error:
+            raise _kept(home, operation, name, error) from error
         await where.resolver.tail()  # it has just proved that the handle was free
         record = await where.resolver.resolve(name)
     return Claimed(
-        name, record.subject_id, node, agent_key.key_id, home.token_file(name), home.rotation_file(name)
+        name,
+        record.subject_id,
+        node,
+        agent_key.key_id,
+        home.token_file(name),
+        Path(key) if key else home.rotation_file(name),
+        warnings,
     )
 
 
@@ -79,7 +102,7 @@ async def rotate_key(home: Home, handle: str, old_key_id: str = "", registry: st
         record = await where.resolver.resolve(name)
         signer = rotation_key(home, name)
         # A handle whose last key was revoked gets a new one beside it.
-        old = _chosen(record, old_key_id) if old_key_id or _live(record) else ""
+        old = chosen_key(record.chain, old_key_id) if old_key_id or _live(record.chain) else ""
         request = owner_pb2.CreateAgentKeyRequest(handle=name)
         made = (await operator.CreateAgentKey(request)).agent_key
         new, now = handlekeys.new_agent_key(made.public_key, now_ms()), now_ms()
@@ -89,17 +112,6 @@ async def rotate_key(home: Home, handle: str, old_key_id: str = "", registry: st
             operation = handlekeys.add_agent_key(record.chain, signer, new, now_ms=now)
         await submit(where, operation)
     return old, made.key_id
-
-
-async def revoke_key(home: Home, handle: str, key_id: str = "", registry: str = "") -> str:
-    """End an agent key: its id."""
-    name = str(Handle.parse(handle))
-    async with registry_session(home, registry) as where:
-        record = await where.resolver.resolve(name)
-        old = _chosen(record, key_id)
-        signer = rotation_key(home, name)
-        await submit(where, handlekeys.revoke_agent_key(record.chain, signer, old, now_ms=now_ms()))
-    return old
 
 
 async def enrol_node(home: Home, registry: str, handle: str, record: registry_pb2.NodeRecord) -> None:
@@ -126,9 +138,26 @@ async def find(where: Registry, handle: str) -> Resolved | None:
         return None
 
 
-async def submit(where: Registry, operation: Envelope) -> None:
-    """Append a signed operation to the registry's log."""
-    await where.stub.SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
+async def submit(
+    where: Registry, operation: Envelope, *, invite: str = "", voucher: bytes = b""
+) -> tuple[str, ...]:
+    """Append a signed operation to the registry's log; what the registry has to say about it."""
+    request = registry_pb2.SubmitOperationRequest(operation=operation.raw, invite=invite, voucher=voucher)
+    return tuple((await where.stub.SubmitOperation(request)).warnings)
+
+
+def _kept(home: Home, operation: Envelope, name: str, error: IndaiError) -> IndaiError:
+    """A claim's error. A domain confirms one CREATE, which is kept: another would be another subject."""
+    if error.metadata.get("rule") != "REG-41":
+        return error
+    path = home.claim_file(name)
+    write_operation(str(path), operation)
+    return Refused(
+        error.reason,
+        error.message,
+        hint=f"{error.hint}; then: indai handle submit {path}",
+        metadata=error.metadata,
+    )
 
 
 def rotation_key(home: Home, handle: str, *, create: bool = False) -> SigningKey:
@@ -160,9 +189,9 @@ async def _agent(
     return node, again.agent_key
 
 
-def _chosen(record: Resolved, key_id: str) -> str:
-    """The key meant: the one named, or the only one that is not revoked."""
-    live = _live(record)
+def chosen_key(chain: Chain, key_id: str) -> str:
+    """The agent key meant: the one named, or the only one that is not revoked."""
+    live = _live(chain)
     if key_id:
         return key_id
     if len(live) == 1:
@@ -170,11 +199,11 @@ def _chosen(record: Resolved, key_id: str) -> str:
     if not live:
         raise NotFound(
             Reason.NOT_FOUND,
-            f"{record.handle} has no agent key that is not revoked.",
-            hint=f"see: indai handle resolve {record.handle}",
+            f"{chain.handle} has no agent key that is not revoked.",
+            hint=f"see: indai handle resolve {chain.handle}",
         )
-    raise wrong(f"{record.handle} has {len(live)} agent keys.", "name one: " + ", ".join(live))
+    raise wrong(f"{chain.handle} has {len(live)} agent keys.", "name one: " + ", ".join(live))
 
 
-def _live(record: Resolved) -> list[str]:
-    return [key.key_id for key in record.state.agent_keys if not key.revoked_at_ms]
+def _live(chain: Chain) -> list[str]:
+    return [key.key_id for key in chain.state.agent_keys if not key.revoked_at_ms]

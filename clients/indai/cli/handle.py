@@ -1,8 +1,9 @@
-"""`indai handle`: claim, resolve, rotate, revoke."""
+"""`indai handle`: claim, resolve, rotate, revoke; `indai.cli.handle_operations` has the others."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,20 +13,37 @@ from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, data_option
 from indai.cli.output import Page, emit
 from indai.cli.session import now_ms, registry_session
+from indai.cli.signing import Signing, perform, show_done, signing_options
 from indai.cli.words import iso
+from indai.client import handlekeys
 from indai.client.resolver import Resolved
 from indai.policy.compiled import compile_policy
+from indai.protocol.envelope import Envelope
 from indai.protocol.errors import IndaiError
 from indai.protocol.handlestate import AgentKey
+from indai.protocol.keys import SigningKey
+from indai.protocol.operations import Chain
 
 _HERE = "indai.cli.handle:"
+_SIGNED = "indai.cli.handle_operations:"
 SECTIONS = {
-    "Commands": {
+    "Every day": {
         "claim": _HERE + "claim",
         "resolve": _HERE + "resolve",
+        "history": _SIGNED + "history",
         "rotate": _HERE + "rotate",
         "revoke": _HERE + "revoke",
-    }
+    },
+    "With a rotation key, here or offline": {
+        "key": _SIGNED + "key",
+        "update": _SIGNED + "update",
+        "delegate": _SIGNED + "delegate",
+        "recover": _SIGNED + "recover",
+        "transfer": _SIGNED + "transfer",
+        "retire": _SIGNED + "retire",
+        "submit": _SIGNED + "submit",
+        "voucher": _SIGNED + "voucher",
+    },
 }
 _registry = click.option(
     "--registry", metavar="HOST:PORT", default="", help="The registry, if the node does not name it."
@@ -34,7 +52,7 @@ _registry = click.option(
 
 @click.command("handle", cls=Group, sections=SECTIONS)
 def handle() -> None:
-    """Claim and resolve handles, rotate and revoke their keys."""
+    """Claim and resolve handles, change them, get them back."""
 
 
 @command(
@@ -45,20 +63,45 @@ def handle() -> None:
 @click.argument("handle_text", metavar="HANDLE")
 @click.option("--policy", metavar="FILE", default="", help="The owner's rules (YAML).")
 @click.option("--calendar", metavar="FILE", default="", help="The owner's calendar (.ics), used in place.")
+@click.option("--key", metavar="FILE", default="", help="An existing rotation key instead of a new one.")
+@click.option("--invite", metavar="CODE", default="", help="Where the registry asks for one.")
+@click.option("--voucher", metavar="FILE", default="", help="Where the registry asks for one.")
 @_registry
 @data_option
-def claim(home: Home, handle_text: str, policy: str, calendar: str, registry: str) -> None:
+def claim(
+    home: Home,
+    handle_text: str,
+    policy: str,
+    calendar: str,
+    key: str,
+    invite: str,
+    voucher: str,
+    registry: str,
+) -> None:
     """Claim HANDLE for an agent on this node.
 
     Makes a rotation key (which stays on this machine), an agent on the node
     with its own key, and puts both into the registry. Without a policy the
-    agent asks its owner about everything.
+    agent asks its owner about everything. A handle that was transferred to
+    you is claimed with the key it was transferred to: --key.
     """
     rules = read_text(policy) if policy else ""
     if rules:
         compile_policy(rules)
     path = os.path.abspath(calendar) if calendar else ""
-    made = run(enrolment.claim_handle(home, handle_text, policy_yaml=rules, calendar=path, registry=registry))
+    shown = Path(voucher).read_bytes() if voucher else b""
+    made = run(
+        enrolment.claim_handle(
+            home,
+            handle_text,
+            policy_yaml=rules,
+            calendar=path,
+            registry=registry,
+            key=key,
+            invite=invite,
+            voucher=shown,
+        )
+    )
     emit(
         {
             "handle": made.handle,
@@ -67,6 +110,7 @@ def claim(home: Home, handle_text: str, policy: str, calendar: str, registry: st
             "key": made.key_id,
             "token_file": str(made.token_file),
             "rotation_key_file": str(made.rotation_file),
+            "warnings": list(made.warnings),
         },
         lambda page: _show_claim(page, made),
     )
@@ -83,6 +127,8 @@ def _show_claim(page: Page, made: enrolment.Claimed) -> None:
             ("rotation key", str(made.rotation_file)),
         ]
     )
+    for warning in made.warnings:
+        page.line(warning, "yellow")
     page.line("Move the rotation key to a safe place offline: whoever has it owns the handle.", "yellow")
     page.next_step(
         f"indai policy set my-rules.yaml --as {made.handle}",
@@ -188,20 +234,29 @@ def rotate(home: Home, handle_text: str, key_id: str, registry: str) -> None:
 @command("revoke", "indai handle revoke ind.ai/alice")
 @click.argument("handle_text", metavar="HANDLE")
 @click.argument("key_id", metavar="[KEY_ID]", required=False, default="")
-@_registry
+@signing_options
 @data_option
-def revoke(home: Home, handle_text: str, key_id: str, registry: str) -> None:
+def revoke(home: Home, handle_text: str, key_id: str, **how: Any) -> None:
     """End an agent key of HANDLE now: nothing it signs counts any more.
 
     KEY_ID may be left out when there is only one.
     """
-    old = run(enrolment.revoke_key(home, handle_text, key_id, registry))
+    revoked: list[str] = []
+
+    def build(chain: Chain, signer: SigningKey, now: int) -> Envelope:
+        revoked.append(enrolment.chosen_key(chain, key_id))
+        return handlekeys.revoke_agent_key(chain, signer, revoked[0], now_ms=now)
+
+    done = run(perform(home, handle_text, Signing(**how), build))
+    if done.file:
+        show_done(done, "")
+        return
 
     def show(page: Page) -> None:
-        _show_keys(page, f"{handle_text.lower()} has one key less.", old, "")
-        page.next_step(f"indai handle rotate {handle_text.lower()}")
+        _show_keys(page, f"{done.handle} has one key less.", revoked[0], "")
+        page.next_step(f"indai handle rotate {done.handle}")
 
-    emit({"handle": handle_text.lower(), "revoked": old}, show)
+    emit({"handle": done.handle, "revoked": revoked[0]}, show)
 
 
 def _show_keys(page: Page, title: str, old: str, new: str) -> None:

@@ -83,6 +83,10 @@ class Home:
         """A handle's rotation key."""
         return self.path / "offline" / f"{file_name(handle)}{_ROTATION}"
 
+    def claim_file(self, handle: str) -> Path:
+        """A signed claim that waits for its domain's word."""
+        return self.path / "offline" / f"{file_name(handle)}.claim.json"
+
     def running(self) -> Run:
         """The process that runs here; raises NotFound with what to start."""
         try:

@@ -17,6 +17,7 @@ from indai.cli.enrolment import enrol_node
 from indai.cli.errors import wrong
 from indai.cli.framework import command
 from indai.cli.home import Home, Run, data_option
+from indai.cli.operation_files import public_key
 from indai.cli.output import Page, emit
 from indai.client.addresses import parse_address
 from indai.client.network import NetworkPolicy
@@ -48,6 +49,9 @@ PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger"
 @click.option("--registry", metavar="HOST:PORT", default="", help="A registry in another process.")
 @click.option("--network", metavar="FILE", default="", help="That registry's network.policy.")
 @click.option("--witnesses", metavar="FILE", default="", help="A registry's witnesses: a tlog-policy file.")
+@click.option("--invites", metavar="FILE", default="", help="A registry's invite codes, one a line.")
+@click.option("--issuer", "issuers", metavar="PUBLIC", multiple=True, help="Who vouches for claims (repeat).")
+@click.option("--branded", is_flag=True, help="Let domains be handles: it asks them over DNS and HTTPS.")
 @click.option("--policy", metavar="HOST:PORT", default="", help="A policy role in another process.")
 @click.option("--ledger", metavar="HOST:PORT", default="", help="A ledger role in another process.")
 @click.option(
@@ -89,6 +93,9 @@ def up(
     registry: str,
     network: str,
     witnesses: str,
+    invites: str,
+    issuers: tuple[str, ...],
+    branded: bool,
     policy: str,
     ledger: str,
     listens: tuple[str, ...],
@@ -119,6 +126,9 @@ def up(
         neighbours={role: str(parse_address(at)) for role, at in neighbours.items() if at},
         network=_network(home, network),
         witnesses=Path(witnesses) if witnesses else None,
+        invites=Path(invites) if invites else None,
+        issuers=tuple(map(public_key, issuers)),
+        branded=branded,
         advertise=str(parse_address(advertise)) if advertise else "",
         private_peers=private_peers,
         tls=tls,

@@ -40,6 +40,7 @@ from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
 from indai.node import auth
+from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
 from indai.node.http_server import HttpServer
 from indai.node.inprocess import local_channel
@@ -217,7 +218,8 @@ class _Process:
         )
         self._network = NetworkPolicy.of_registry(keys.verifier, keys.time_verifier, witnesses)
         self._network.dump(self._settings.data / "network.policy")
-        servicer = RegistryServicer(registry)
+        desk = await claim_desk(self._settings, registry, self._pool, clock, self._stack)
+        servicer = RegistryServicer(registry, desk)
 
         async def newest() -> bytes:
             return (await registry.view()).note
