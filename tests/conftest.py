@@ -45,6 +45,14 @@ def every_schema() -> list[Schema]:
     return sorted(found, key=lambda schema: (schema.name != "tlog", schema.name))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _clusters_are_removed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """As root, a server whose directory Postgres' account can't reach keeps its cluster elsewhere."""
+    yield
+    for location in tmp_path_factory.getbasetemp().rglob("postgres.location"):
+        shutil.rmtree(location.read_text().strip(), ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[ServerInfo]:
     """One embedded server for the whole run; it is removed at the end."""
