@@ -68,6 +68,16 @@ class CheckpointLine:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerCheckpointLine:
+    """A head of another node's ledger, as this node heard it: a signed note, as text."""
+
+    tag: ClassVar[str] = "peer-checkpoint"
+    types: ClassVar[dict[str, str]] = {}
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeafLine:
     """A leaf of a ledger whose content is withheld or erased."""
 
@@ -143,17 +153,29 @@ class End:
     sha256: bytes
 
 
-Record = Header | CheckpointLine | LeafLine | OpenLeafLine | EntryLine | MessageLine | End
+Record = (
+    Header | CheckpointLine | PeerCheckpointLine | LeafLine | OpenLeafLine | EntryLine | MessageLine | End
+)
 
 _RECORDS: MappingProxyType[str, type[Any]] = MappingProxyType(
     {
         record.tag: record
-        for record in (Header, CheckpointLine, LeafLine, OpenLeafLine, EntryLine, MessageLine, End)
+        for record in (
+            Header,
+            CheckpointLine,
+            PeerCheckpointLine,
+            LeafLine,
+            OpenLeafLine,
+            EntryLine,
+            MessageLine,
+            End,
+        )
     }
 )
-_CONTENT = {LEDGER: ("checkpoint", "leaf", "message"), REGISTRY: ("checkpoint", "entry")}
+_CONTENT = {LEDGER: ("checkpoint", "peer-checkpoint", "leaf", "message"), REGISTRY: ("checkpoint", "entry")}
 _COUNTED = {
     "checkpoint": "checkpoints",
+    "peer-checkpoint": "checkpoints",
     "leaf": "leaves",
     "open-leaf": "leaves",
     "entry": "entries",
@@ -186,6 +208,8 @@ class _Order:
             return f"a {record.tag} line does not belong into this sort of export"
         if self._stages.index(stage) < self._stage:
             return f"a {record.tag} line stands too late"
+        if isinstance(record, PeerCheckpointLine) and not self.counts["checkpoints"]:
+            return "a peer-checkpoint line stands before the log's own"
         if isinstance(record, LeafLine | OpenLeafLine | EntryLine) and record.index != self._next_index:
             return f"index {record.index} stands where {self._next_index} should be"
         return ""
@@ -238,6 +262,11 @@ class ExportWriter:
     def end(self) -> bytes:
         """The last line."""
         return self.line(self._order.end())
+
+
+def ledger_node(origin: str) -> str:
+    """The node whose ledger has this origin: `<node handle>/ledger/<year>`."""
+    return origin.partition("/ledger/")[0]
 
 
 def encode(record: Record) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from indai.client.exports import IN, OUT, ExportWriter, MessageLine
+from indai.client.exports import IN, OUT, ExportWriter, MessageLine, PeerCheckpointLine
 from indai.node.agents import Agents
 from indai.node.store import Store
 from indai.v1 import ledger_pb2
@@ -15,8 +15,15 @@ if TYPE_CHECKING:
 
 PAGE = 500
 CHUNK = 256 * 1024
+_HEADS = (b'{"type":"header"', b'{"type":"checkpoint"')
 _END = b'{"type":"end"'
 
+_HEARD = """
+SELECT h.note FROM node.peer_heads h
+WHERE h.size = (SELECT max(n.size) FROM node.peer_heads n WHERE n.log = h.log)
+   OR EXISTS (SELECT FROM node.peer_heads n WHERE n.log = h.log AND n.size = h.size AND n.root <> h.root)
+ORDER BY h.log, h.size, h.root
+"""
 _MESSAGES = """
 SELECT thread, owner, mid, outgoing, envelope, position FROM node.messages
 WHERE owner = ANY($1) AND envelope <> '' AND (owner, thread, position) > ($2, $3, $4)
@@ -51,12 +58,24 @@ class Exporter:
 
     async def _all(self, writer: ExportWriter, owner: str, owners: list[str]) -> AsyncIterator[bytes]:
         request = ledger_pb2.ExportLedgerRequest(owner=owner, owners=[] if owner else owners)
+        heard = False
         async for response in self._ledger.ExportLedger(request):
             for line in response.lines.splitlines(keepends=True):
+                if not heard and not line.startswith(_HEADS):
+                    heard = True
+                    async for head in self._heard():
+                        yield writer.line(head)
                 if not line.startswith(_END):
                     yield writer.copy(line)
         async for message in self._messages(owners):
             yield writer.line(message)
+
+    async def _heard(self) -> AsyncIterator[PeerCheckpointLine]:
+        """Heads of other nodes' ledgers, the newest of each and every one that contradicts another."""
+        async with self._store.scope() as connection:
+            rows = await connection.fetch(_HEARD)
+        for row in rows:
+            yield PeerCheckpointLine(row["note"].decode("utf-8"))
 
     async def _messages(self, owners: list[str]) -> AsyncIterator[MessageLine]:
         """Every thread's messages, oldest first, a page in memory at a time."""

@@ -37,6 +37,7 @@ from indai.node.monitor import Monitor
 from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.owner_service import OwnerServicer
+from indai.node.peer_heads import PeerHeads
 from indai.node.peer_service import PeerServicer
 from indai.node.policies import Policies
 from indai.node.refusals import Refusals
@@ -125,7 +126,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.push_async_callback(gossip.close)
         gate = Gate(resolver, agents, clock, gossip.hear)
         handshakes = Handshakes(plan.pool, resolver, agents, gate, clock)
-        outbox = Outbox(store, resolver, channels, handshakes, _taker(gate, engine, refusals, clock))
+        heads = PeerHeads(plan.pool, plan.neighbours.ledger, ledger, resolver, plan.data, clock)
+        stack.push_async_callback(heads.close)
+        outbox = Outbox(store, resolver, channels, handshakes, heads, _taker(gate, engine, refusals, clock))
         stack.push_async_callback(outbox.close)
         effects = Effects(store, agents, clock, engine.changed)
         stack.push_async_callback(effects.close)
@@ -137,7 +140,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             [
                 Service(
                     peer_pb2_grpc.add_PeerServiceServicer_to_server,
-                    PeerServicer(gate, engine, refusals, resolver, handshakes, clock),
+                    PeerServicer(gate, engine, refusals, resolver, handshakes, heads, clock),
                 )
             ],
             credentials=peer_server_credentials(plan.identity),

@@ -17,6 +17,7 @@ import structlog
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
 from indai.node.handshakes import Handshakes
+from indai.node.peer_heads import PeerHeads
 from indai.node.recall import Recall
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError, Reason, Unavailable
@@ -72,9 +73,11 @@ class Outbox:
         resolver: Resolver,
         channels: PeerChannels,
         handshakes: Handshakes,
+        heads: PeerHeads,
         take: TakeAnswer,
     ) -> None:
         self._handshakes = handshakes
+        self._heads = heads
         self._store = store
         self._resolver = resolver
         self._channels = channels
@@ -169,7 +172,9 @@ class Outbox:
     async def _deliver(self, node: str, lane: _Lane, batch: list[Outgoing]) -> None:
         hellos = await self._hellos(batch)
         request = peer_pb2.DeliverRequest(
-            envelopes=[message.envelope for message in batch], hellos=hellos.values()
+            envelopes=[message.envelope for message in batch],
+            hellos=hellos.values(),
+            ledger_head=self._heads.newest(),
         )
         try:
             response = await (await self._peer(node)).Deliver(request, timeout=TIMEOUT_S)
@@ -177,6 +182,7 @@ class Outbox:
             for pair in hellos:
                 self._handshakes.unsaid(*pair)
             raise
+        self._heads.hear(response.ledger_head)
         await self._greeted(node, response)
         if len(response.results) != len(batch):
             raise IndaiError(

@@ -19,6 +19,7 @@ from indai.client.tls import caller_spki
 from indai.node.engine import Engine
 from indai.node.handshakes import Handshakes
 from indai.node.inbound import Gate, Inbound
+from indai.node.peer_heads import PeerHeads
 from indai.node.quota import Quota
 from indai.node.refusals import Refusals
 from indai.protocol import hello
@@ -44,9 +45,11 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
         refusals: Refusals,
         resolver: Resolver,
         handshakes: Handshakes,
+        heads: PeerHeads,
         clock: Callable[[], int],
     ) -> None:
         self._handshakes = handshakes
+        self._heads = heads
         self._gate = gate
         self._engine = engine
         self._refusals = refusals
@@ -73,6 +76,7 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
                 fields={"envelopes": "wrong number"},
             )
         spki = caller_spki(context)
+        self._heads.hear(request.ledger_head)
         caller, count = spki or b"", len(request.envelopes) + len(request.hellos)
         self._quota.enter(caller, count)
         turned_away: TurnedAway = {}
@@ -82,7 +86,9 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
         proven = any(is_proven for _, _, is_proven in taken)
         self._quota.leave(caller, count - bad, bad, proven=proven)
         return peer_pb2.DeliverResponse(
-            results=[result for result, _, _ in taken], hellos=[result for result, _, _ in greeted]
+            results=[result for result, _, _ in taken],
+            hellos=[result for result, _, _ in greeted],
+            ledger_head=self._heads.newest(),
         )
 
     async def _hello(self, raw: bytes, spki: bytes | None, turned_away: TurnedAway) -> Taken:

@@ -27,6 +27,11 @@ class DeliverRequest(_message.Message):
 
     ENVELOPES_FIELD_NUMBER: _builtins.int
     HELLOS_FIELD_NUMBER: _builtins.int
+    LEDGER_HEAD_FIELD_NUMBER: _builtins.int
+    ledger_head: _builtins.bytes
+    """The newest signed head of the caller's ledger, as a signed note: hearsay beside the messages, verified by its own
+    signature and kept as evidence.
+    """
     @_builtins.property
     def envelopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Serialised Envelopes, exact bytes; 1 to 64, each at most 64 KiB."""
@@ -40,10 +45,11 @@ class DeliverRequest(_message.Message):
         *,
         envelopes: _abc.Iterable[_builtins.bytes] | None = ...,
         hellos: _abc.Iterable[_builtins.bytes] | None = ...,
+        ledger_head: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelopes", b"envelopes", "hellos", b"hellos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelopes", b"envelopes", "hellos", b"hellos", "ledger_head", b"ledger_head"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -57,6 +63,9 @@ class DeliverResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     HELLOS_FIELD_NUMBER: _builtins.int
+    LEDGER_HEAD_FIELD_NUMBER: _builtins.int
+    ledger_head: _builtins.bytes
+    """The newest signed head of the answering node's ledger."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeliverResult]:
         """Results."""
@@ -70,10 +79,11 @@ class DeliverResponse(_message.Message):
         *,
         results: _abc.Iterable[Global___DeliverResult] | None = ...,
         hellos: _abc.Iterable[Global___DeliverResult] | None = ...,
+        ledger_head: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hellos", b"hellos", "results", b"results"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hellos", b"hellos", "ledger_head", b"ledger_head", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -459,6 +459,25 @@ def test_two_heads_of_one_log_that_contradict_each_other_are_fraud(tmp_path: Pat
     assert report.severity is Severity.FRAUD
 
 
+def test_a_head_that_a_peer_heard_is_held_against_its_log(tmp_path: Path) -> None:
+    world = honest()
+    world.b.heard = [world.a.note(2)]
+    assert world.audit(tmp_path).findings == ()
+    other = dataclasses.replace(world.a, leaves=[world.a.leaves[1], world.a.leaves[0]])
+    world.b.heard.append(other.note(2))
+    report = world.audit(tmp_path)
+    assert checks(report, Severity.UNREADABLE) == {"split-view"}
+    assert report.severity is Severity.FRAUD
+    # The two notes alone prove it, without the export of the log itself.
+    assert world.audit(tmp_path, ("b",)).severity is Severity.FRAUD
+
+
+def test_a_head_that_nobody_signed_is_not_heard(tmp_path: Path) -> None:
+    world = honest()
+    world.b.heard = [dataclasses.replace(world.a, key=key("another")).note(2)]
+    assert checks(world.audit(tmp_path), Severity.UNREADABLE) == {"ledger-head"}
+
+
 def test_a_head_that_is_not_of_a_longer_tree_is_fraud(tmp_path: Path) -> None:
     world = honest()
     fork = dataclasses.replace(world.a, leaves=list(world.a.leaves), contents=list(world.a.contents))

@@ -24,6 +24,7 @@ from indai.client.exports import (
     LeafLine,
     MessageLine,
     OpenLeafLine,
+    PeerCheckpointLine,
     Record,
 )
 from indai.policy.compiled import CompiledPolicy, compile_policy, decide
@@ -161,6 +162,7 @@ class Node:
     contents: list[Content | None] = field(default_factory=list)
     messages: list[MessageLine] = field(default_factory=list)
     head_sizes: list[int] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
     scope: str = ""
     signed: list[bytes] | None = None  # what the head is over, when it lies
     head_key: SigningKey | None = None
@@ -189,7 +191,8 @@ class Node:
         vkey = self.signer().verifier.vkey
         header = Header(FORMAT, LEDGER, self.handle, self.scope, self.origin, vkey, self.network, NOW)
         notes = [CheckpointLine(self.note(size)) for size in (*self.head_sizes, len(self.leaves))]
-        return [header, *notes, *self._lines(), *self.messages]
+        heard = [PeerCheckpointLine(note) for note in self.heard]
+        return [header, *notes, *heard, *self._lines(), *self.messages]
 
     def _lines(self) -> list[Record]:
         return [

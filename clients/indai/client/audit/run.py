@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from indai.client.audit.commitments import Judge
@@ -23,10 +24,12 @@ from indai.client.exports import (
     LeafLine,
     MessageLine,
     OpenLeafLine,
+    PeerCheckpointLine,
+    ledger_node,
     read_export,
 )
 from indai.client.fraud import is_evidence
-from indai.protocol.checkpoint import open_checkpoint
+from indai.protocol.checkpoint import open_checkpoint, read_checkpoint
 from indai.protocol.errors import IndaiError
 from indai.protocol.tlogpolicy import TlogPolicy
 
@@ -52,7 +55,7 @@ def audit(
     if registry is not None:
         history, entries = replay_registry(registry, trust, findings, progress, accused)
     openings = [_open(path, history, findings) for path in paths]
-    heads = [head for opening in openings for head in opening.heads]
+    heads = [head for opening in openings for head in (*opening.heads, *opening.heard)]
     contradictions(heads, findings)
     transcripts, signatures = Transcripts(), SignatureCheck(history)
     ledgers = []
@@ -92,10 +95,11 @@ class _Opening:
     path: Path
     header: Header | None
     heads: list[Head]
+    heard: list[Head] = field(default_factory=list)
 
 
 def _open(path: Path, history: KeyHistory | None, findings: Findings) -> _Opening:
-    header, heads = None, []
+    header, heads, heard = None, [], []
     try:
         for line, record in read_export(path):
             place = Place(path.name, line)
@@ -106,6 +110,9 @@ def _open(path: Path, history: KeyHistory | None, findings: Findings) -> _Openin
             elif isinstance(record, CheckpointLine) and header is not None:
                 head = _head(record, header, place, findings)
                 heads += [head] if head else []
+            elif isinstance(record, PeerCheckpointLine):
+                peers = _peers_head(record, place, history, findings)
+                heard += [peers] if peers else []
             else:
                 break
     except IndaiError as error:
@@ -113,7 +120,7 @@ def _open(path: Path, history: KeyHistory | None, findings: Findings) -> _Openin
         # then.
         if header is None:
             findings.add(Severity.UNREADABLE, "file", _place(path, error), error.message)
-    return _Opening(path, header, heads)
+    return _Opening(path, header, heads, heard)
 
 
 def _is_ledger(header: Header, place: Place, history: KeyHistory | None, findings: Findings) -> bool:
@@ -149,6 +156,26 @@ def _head(record: CheckpointLine, header: Header, place: Place, findings: Findin
         findings.add(Severity.INVALID, "ledger-head", place, message)
         return None
     return Head(checkpoint, place)
+
+
+def _peers_head(
+    record: PeerCheckpointLine, place: Place, history: KeyHistory | None, findings: Findings
+) -> Head | None:
+    """A head that the exporting node heard of another one: signed by a key that one's record has named."""
+    if history is None:
+        return None
+    note = record.note.encode()
+    try:
+        origin = read_checkpoint(note).origin
+    except IndaiError as error:
+        findings.add(Severity.INVALID, "ledger-head", place, error.message)
+        return None
+    for _, vkey in history.ledgers(ledger_node(origin)):
+        with suppress(IndaiError):
+            return Head(open_checkpoint(note, vkey)[0], place)
+    message = f"No key that the registry shows for {origin} has signed this head."
+    findings.add(Severity.INVALID, "ledger-head", place, message)
+    return None
 
 
 def _read(
