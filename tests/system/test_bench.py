@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import registry
 from bench.deals import Owners
 from bench.loads import quantile
 from bench.parts import per_deal_ms, signatures
@@ -26,6 +27,17 @@ async def test_owners_in_two_processes_settle_every_deal(server_home: Path) -> N
     assert len(load.latencies_ms) == 4
     assert set(samples) == {"registry", "A", "B"}
     assert len(sizes) == 4
+
+
+async def test_the_registry_is_measured(server_home: Path) -> None:
+    found = await registry.measure(server_home, claims=4, handles=300, calls=4)
+    assert set(found["loads"]) == {
+        "registrations",
+        "resolve, cold and verified",
+        "resolve, warm",
+        "serve from memory",
+    }
+    assert all(len(line) <= 80 for line in registry.render(found).splitlines())
 
 
 def test_a_quantile_is_one_of_the_values() -> None:

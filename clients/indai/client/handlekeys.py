@@ -18,7 +18,7 @@ from pathlib import Path
 from indai.protocol.envelope import Envelope, payload_type, seal
 from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
 from indai.protocol.handles import Handle
-from indai.protocol.handlestate import AgentKey, Delegation, HandleState, NodeRecord
+from indai.protocol.handlestate import Advertisement, AgentKey, Delegation, HandleState, NodeRecord
 from indai.protocol.keys import SEED_BYTES, SigningKey, key_id
 from indai.protocol.operations import (
     CREATE,
@@ -187,6 +187,13 @@ def set_node_record(chain: Chain, signer: SigningKey, record: NodeRecord, *, now
 def set_intents(chain: Chain, signer: SigningKey, intents: Sequence[str], *, now_ms: int) -> Envelope:
     """The UPDATE that changes which intents a handle answers."""
     return _next(UPDATE, chain, replace(chain.state, intents=tuple(intents)), signer, now_ms)
+
+
+def advertise(
+    chain: Chain, signer: SigningKey, advertisement: Advertisement | None, *, now_ms: int
+) -> Envelope:
+    """The UPDATE that changes what a handle says of itself to strangers; None for nothing."""
+    return _next(UPDATE, chain, replace(chain.state, advertisement=advertisement), signer, now_ms)
 
 
 def rotate_rotation_keys(

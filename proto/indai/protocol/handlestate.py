@@ -22,6 +22,7 @@ MAX_AGENT_KEYS = 10  # in use; revoked ones stay listed beside them
 MAX_LISTED_KEYS = 50
 MAX_WORDS = 32  # intents of a handle, scopes of a key
 MAX_WORD = 30
+MAX_VERSIONS = 8
 MAX_TIME_MS = 1 << 53  # every integer up to here is exact in JSON too
 SUBJECT_LENGTH = 36
 MAX_DELEGATIONS = 32
@@ -79,6 +80,17 @@ class Delegation:
 
 
 @dataclass(frozen=True, slots=True)
+class Advertisement:
+    """What a handle offers to strangers; `listed` lets searches show it. `envelope_bytes` 0: no own limit."""
+
+    versions: tuple[int, ...]
+    languages: tuple[str, ...] = ()
+    doors: tuple[str, ...] = ()
+    envelope_bytes: int = 0
+    listed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class HandleState:
     """The full state after one operation; rotation keys are raw public keys, highest authority first."""
 
@@ -89,6 +101,7 @@ class HandleState:
     intents: tuple[str, ...] = ()
     delegations: tuple[Delegation, ...] = ()
     delegator: str = ""
+    advertisement: Advertisement | None = None
 
     def agent_key(self, wanted: str) -> AgentKey | None:
         """The listed agent key with this id, revoked or not."""
@@ -112,6 +125,7 @@ class HandleState:
             intents=self.intents,
             delegations=[_delegation_to_proto(one) for one in self.delegations],
             delegator=self.delegator,
+            advertisement=_advertisement_to_proto(self.advertisement),
         )
 
 
@@ -136,7 +150,33 @@ def state_from_proto(message: registry_pb2.HandleState, handle: str) -> HandleSt
         Handle.parse(handle).parent is None or not _is_relative(message.delegator, handle)
     ):
         raise invalid("only a sub-handle names a delegator, which is its parent or a sub of it", "REG-36")
-    return HandleState(rotation, agents, message.node, record, intents, delegations, message.delegator)
+    advertisement = _advertisement(message, handle) if message.HasField("advertisement") else None
+    return HandleState(
+        rotation, agents, message.node, record, intents, delegations, message.delegator, advertisement
+    )
+
+
+def _advertisement_to_proto(one: Advertisement | None) -> registry_pb2.Advertisement | None:
+    if one is None:
+        return None
+    return registry_pb2.Advertisement(
+        versions=one.versions,
+        languages=one.languages,
+        doors=one.doors,
+        envelope_bytes=one.envelope_bytes,
+        listed=one.listed,
+    )
+
+
+def _advertisement(state: registry_pb2.HandleState, handle: str) -> Advertisement:
+    message = state.advertisement
+    if state.HasField("node_record") or Handle.parse(handle).parent is not None:
+        raise invalid("a node or a sub-agent advertises nothing", "REG-42")
+    versions = tuple(message.versions)
+    if not 0 < len(versions) <= MAX_VERSIONS or list(versions) != sorted(set(versions)) or versions[0] < 1:
+        raise invalid(f"an advertisement has 1 to {MAX_VERSIONS} versions, sorted, each once", "REG-42")
+    languages, doors = _words(message.languages, "languages"), _words(message.doors, "doors")
+    return Advertisement(versions, languages, doors, message.envelope_bytes, message.listed)
 
 
 def _key_to_proto(key: AgentKey) -> registry_pb2.AgentKey:

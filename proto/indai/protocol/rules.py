@@ -141,6 +141,11 @@ _RULES = (
     Rule(
         "REG-41", "A branded handle's domain names its subject, when it is claimed and ever after.", _HANDLES
     ),
+    Rule(
+        "REG-42",
+        "An advertisement names its versions; a node or a sub-agent has none, and is never listed.",
+        _HANDLES,
+    ),
     Rule("ENV-01", "An envelope or payload over 64 KiB is refused before it is read.", _ENVELOPE),
     Rule("ENV-02", "Bytes a lenient parser could read in two ways are refused.", _ENVELOPE),
     Rule("ENV-03", "The payload type is one this version knows.", _ENVELOPE),

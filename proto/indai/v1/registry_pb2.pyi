@@ -142,6 +142,7 @@ class HandleState(_message.Message):
     INTENTS_FIELD_NUMBER: _builtins.int
     DELEGATIONS_FIELD_NUMBER: _builtins.int
     DELEGATOR_FIELD_NUMBER: _builtins.int
+    ADVERTISEMENT_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     """A person's or office's home node: its handle. Empty for a node."""
     delegator: _builtins.str
@@ -166,6 +167,10 @@ class HandleState(_message.Message):
     def delegations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Delegation]:
         """What sub-agents of this handle may do; they have only what every handle above them has."""
 
+    @_builtins.property
+    def advertisement(self) -> Global___Advertisement:
+        """What it says of itself to those who look for somebody. Of a node or a sub-agent: none."""
+
     def __init__(
         self,
         *,
@@ -176,14 +181,59 @@ class HandleState(_message.Message):
         intents: _abc.Iterable[_builtins.str] | None = ...,
         delegations: _abc.Iterable[Global___Delegation] | None = ...,
         delegator: _builtins.str = ...,
+        advertisement: Global___Advertisement | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["node_record", b"node_record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["advertisement", b"advertisement", "node_record", b"node_record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_keys", b"agent_keys", "delegations", b"delegations", "delegator", b"delegator", "intents", b"intents", "node", b"node", "node_record", b"node_record", "rotation_keys", b"rotation_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advertisement", b"advertisement", "agent_keys", b"agent_keys", "delegations", b"delegations", "delegator", b"delegator", "intents", b"intents", "node", b"node", "node_record", b"node_record", "rotation_keys", b"rotation_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HandleState: _TypeAlias = HandleState  # noqa: Y015
+
+@_typing.final
+class Advertisement(_message.Message):
+    """What a handle offers to strangers. Signed with the rest of the record; it grants nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    LANGUAGES_FIELD_NUMBER: _builtins.int
+    DOORS_FIELD_NUMBER: _builtins.int
+    ENVELOPE_BYTES_FIELD_NUMBER: _builtins.int
+    LISTED_FIELD_NUMBER: _builtins.int
+    envelope_bytes: _builtins.int
+    """Bytes of the largest envelope it takes; 0 for the protocol's limit."""
+    listed: _builtins.bool
+    """Whether a search may show it. Without this it is found only by its name."""
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Versions of the protocol it speaks."""
+
+    @_builtins.property
+    def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Languages its owner reads: lower-case tags such as `en` or `hi-in`."""
+
+    @_builtins.property
+    def doors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ways to reach it beside its node, such as `a2a`."""
+
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[_builtins.int] | None = ...,
+        languages: _abc.Iterable[_builtins.str] | None = ...,
+        doors: _abc.Iterable[_builtins.str] | None = ...,
+        envelope_bytes: _builtins.int = ...,
+        listed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["doors", b"doors", "envelope_bytes", b"envelope_bytes", "languages", b"languages", "listed", b"listed", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Advertisement: _TypeAlias = Advertisement  # noqa: Y015
 
 @_typing.final
 class Delegation(_message.Message):
@@ -722,3 +772,99 @@ class ListEntriesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListEntriesResponse: _TypeAlias = ListEntriesResponse  # noqa: Y015
+
+@_typing.final
+class SearchHandlesRequest(_message.Message):
+    """Request. An empty field asks for nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTENT_FIELD_NUMBER: _builtins.int
+    LANGUAGE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    intent: _builtins.str
+    """A kind of intent."""
+    language: _builtins.str
+    """A language."""
+    page_size: _builtins.int
+    """At most this many; 0 means 20, 100 the most."""
+    page_token: _builtins.str
+    """From the page before."""
+    def __init__(
+        self,
+        *,
+        intent: _builtins.str = ...,
+        language: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["intent", b"intent", "language", b"language", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchHandlesRequest: _TypeAlias = SearchHandlesRequest  # noqa: Y015
+
+@_typing.final
+class SearchHandlesResponse(_message.Message):
+    """A page, in the order of the names."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LISTINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def listings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listing]:
+        """What was found."""
+
+    def __init__(
+        self,
+        *,
+        listings: _abc.Iterable[Global___Listing] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["listings", b"listings", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchHandlesResponse: _TypeAlias = SearchHandlesResponse  # noqa: Y015
+
+@_typing.final
+class Listing(_message.Message):
+    """A handle that asked to be found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    INTENTS_FIELD_NUMBER: _builtins.int
+    LANGUAGES_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """The handle."""
+    @_builtins.property
+    def intents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of intent it answers."""
+
+    @_builtins.property
+    def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Languages its owner reads."""
+
+    def __init__(
+        self,
+        *,
+        handle: _builtins.str = ...,
+        intents: _abc.Iterable[_builtins.str] | None = ...,
+        languages: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "intents", b"intents", "languages", b"languages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Listing: _TypeAlias = Listing  # noqa: Y015

@@ -50,6 +50,11 @@ class RegistryServiceStub:
                 request_serializer=indai_dot_v1_dot_registry__pb2.GetHeadRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_registry__pb2.GetHeadResponse.FromString,
                 _registered_method=True)
+        self.SearchHandles = channel.unary_unary(
+                '/indai.v1.RegistryService/SearchHandles',
+                request_serializer=indai_dot_v1_dot_registry__pb2.SearchHandlesRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_registry__pb2.SearchHandlesResponse.FromString,
+                _registered_method=True)
         self.ListEntries = channel.unary_unary(
                 '/indai.v1.RegistryService/ListEntries',
                 request_serializer=indai_dot_v1_dot_registry__pb2.ListEntriesRequest.SerializeToString,
@@ -82,6 +87,13 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SearchHandles(self, request, context):
+        """Handles that asked to be listed, by capability and language. A hint that proves nothing: resolve what it names.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEntries(self, request, context):
         """Entries of the log in order, for mirrors and for tailing.
         """
@@ -106,6 +118,11 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     servicer.GetHead,
                     request_deserializer=indai_dot_v1_dot_registry__pb2.GetHeadRequest.FromString,
                     response_serializer=indai_dot_v1_dot_registry__pb2.GetHeadResponse.SerializeToString,
+            ),
+            'SearchHandles': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchHandles,
+                    request_deserializer=indai_dot_v1_dot_registry__pb2.SearchHandlesRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_registry__pb2.SearchHandlesResponse.SerializeToString,
             ),
             'ListEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEntries,
@@ -195,6 +212,33 @@ class RegistryService:
             '/indai.v1.RegistryService/GetHead',
             indai_dot_v1_dot_registry__pb2.GetHeadRequest.SerializeToString,
             indai_dot_v1_dot_registry__pb2.GetHeadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchHandles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.RegistryService/SearchHandles',
+            indai_dot_v1_dot_registry__pb2.SearchHandlesRequest.SerializeToString,
+            indai_dot_v1_dot_registry__pb2.SearchHandlesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,8 @@ class RegistryServiceStub:
     """A handle's chain with everything a client needs to verify it, presence or absence."""
     GetHead: _grpc.UnaryUnaryMultiCallable[_registry_pb2.GetHeadRequest, _registry_pb2.GetHeadResponse]
     """The newest signed head, with a proof that it extends the caller's."""
+    SearchHandles: _grpc.UnaryUnaryMultiCallable[_registry_pb2.SearchHandlesRequest, _registry_pb2.SearchHandlesResponse]
+    """Handles that asked to be listed, by capability and language. A hint that proves nothing: resolve what it names."""
     ListEntries: _grpc.UnaryUnaryMultiCallable[_registry_pb2.ListEntriesRequest, _registry_pb2.ListEntriesResponse]
     """Entries of the log in order, for mirrors and for tailing."""
 
@@ -53,6 +55,8 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """A handle's chain with everything a client needs to verify it, presence or absence."""
     GetHead: _aio.UnaryUnaryMultiCallable[_registry_pb2.GetHeadRequest, _registry_pb2.GetHeadResponse]  # type: ignore[assignment]
     """The newest signed head, with a proof that it extends the caller's."""
+    SearchHandles: _aio.UnaryUnaryMultiCallable[_registry_pb2.SearchHandlesRequest, _registry_pb2.SearchHandlesResponse]  # type: ignore[assignment]
+    """Handles that asked to be listed, by capability and language. A hint that proves nothing: resolve what it names."""
     ListEntries: _aio.UnaryUnaryMultiCallable[_registry_pb2.ListEntriesRequest, _registry_pb2.ListEntriesResponse]  # type: ignore[assignment]
     """Entries of the log in order, for mirrors and for tailing."""
 
@@ -82,6 +86,14 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_pb2.GetHeadResponse, _abc.Awaitable[_registry_pb2.GetHeadResponse]]:
         """The newest signed head, with a proof that it extends the caller's."""
+
+    @_abc_1.abstractmethod
+    def SearchHandles(
+        self,
+        request: _registry_pb2.SearchHandlesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_pb2.SearchHandlesResponse, _abc.Awaitable[_registry_pb2.SearchHandlesResponse]]:
+        """Handles that asked to be listed, by capability and language. A hint that proves nothing: resolve what it names."""
 
     @_abc_1.abstractmethod
     def ListEntries(

@@ -154,6 +154,13 @@ class Registry:
         async with transaction(self._pool) as connection:
             return await self._store.lookalikes(connection, handle, MAX_LOOKALIKES)
 
+    async def search(
+        self, intent: str, language: str, after: str, limit: int
+    ) -> list[tuple[str, list[str], list[str]]]:
+        """(handle, intents, languages) of those who asked to be listed and have both."""
+        async with transaction(self._pool) as connection:
+            return await self._store.search(connection, intent, language, after, limit)
+
     async def look_up(self, handle: str) -> Lookup:
         """The handle at a head that is not older than 15 s, unless the log cannot be signed now."""
         await self.view()
@@ -264,6 +271,7 @@ class Registry:
         batch, tree = await self._plan(connection, submissions, known, records, size)
         if batch.accepted:
             await self._store.write(connection, batch.accepted, tree.changed)
+            await self._store.list_handles(connection, batch.records)
             leaf = batch.accepted[-1].leaf
             end = size + len(batch.accepted)
             # Kept before COMMIT: if that fails, the log's size tells the next batch, and `settle` drops it.

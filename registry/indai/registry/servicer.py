@@ -13,6 +13,7 @@ from indai.v1 import registry_pb2, registry_pb2_grpc
 
 DEFAULT_PAGE = 500
 MAX_PAGE = 1_000
+DEFAULT_FOUND, MAX_FOUND = 20, 100
 MAX_PAGE_BYTES = 2 << 20  # half of what a gRPC client takes without being told otherwise
 
 
@@ -36,6 +37,19 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
     ) -> registry_pb2.GetHandleResponse:
         """A handle's chain and proofs, present or absent."""
         return await self._look_up(str(Handle.parse(request.handle)), request.known_size)
+
+    async def SearchHandles(
+        self, request: registry_pb2.SearchHandlesRequest, context: Any
+    ) -> registry_pb2.SearchHandlesResponse:
+        """A page of those who asked to be found."""
+        size = min(request.page_size or DEFAULT_FOUND, MAX_FOUND)
+        found = await self._registry.search(request.intent, request.language, request.page_token, size + 1)
+        listings = [
+            registry_pb2.Listing(handle=handle, intents=intents, languages=languages)
+            for handle, intents, languages in found[:size]
+        ]
+        token = listings[-1].handle if len(found) > size else ""
+        return registry_pb2.SearchHandlesResponse(listings=listings, next_page_token=token)
 
     async def GetHead(
         self, request: registry_pb2.GetHeadRequest, context: Any

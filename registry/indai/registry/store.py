@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import asyncpg
 from indai.protocol.handles import Handle
+from indai.protocol.operations import Chain
 from indai.protocol.sparsemap import Tile, decode_tile, encode_tile
 from indai.registry.lookalikes import neighbours, skeleton
 from indai.registry.records import Accepted, Record
@@ -74,6 +75,45 @@ class Store:
             limit,
         )
         return [row["handle"] for row in rows]
+
+    async def list_handles(self, connection: asyncpg.Connection, records: Mapping[str, Record]) -> None:
+        """Bring the listing up to date with these records, in the caller's transaction."""
+        shown, gone = list[tuple[str, Chain]](), list[str]()
+        for handle, record in records.items():
+            advertisement = record.chain.state.advertisement
+            if advertisement is not None and advertisement.listed and not record.chain.ended_at_ms:
+                shown.append((handle, record.chain))
+            elif record.place > 1:
+                gone.append(handle)
+        if gone:
+            await connection.execute(
+                "DELETE FROM registry.listing WHERE log = $1 AND handle = ANY ($2::text[])", self._log, gone
+            )
+        for handle, chain in shown:
+            advertisement = chain.state.advertisement
+            await connection.execute(
+                "INSERT INTO registry.listing (log, handle, intents, languages) VALUES ($1, $2, $3, $4)"
+                " ON CONFLICT (log, handle) DO UPDATE SET intents = $3, languages = $4",
+                self._log,
+                handle,
+                list(chain.state.intents),
+                list(advertisement.languages) if advertisement else [],
+            )
+
+    async def search(
+        self, connection: asyncpg.Connection, intent: str, language: str, after: str, limit: int
+    ) -> list[tuple[str, list[str], list[str]]]:
+        """(handle, intents, languages) of those listed that have both, in the order of their names."""
+        rows = await connection.fetch(
+            "SELECT handle, intents, languages FROM registry.listing WHERE log = $1"
+            " AND intents @> $2::text[] AND languages @> $3::text[] AND handle > $4 ORDER BY handle LIMIT $5",
+            self._log,
+            [intent] if intent else [],
+            [language] if language else [],
+            after,
+            limit,
+        )
+        return [(row["handle"], row["intents"], row["languages"]) for row in rows]
 
     async def write(
         self, connection: asyncpg.Connection, accepted: Sequence[Accepted], tiles: Mapping[str, Tile]

@@ -67,6 +67,9 @@ class Liar(registry_pb2_grpc.RegistryServiceServicer):
     async def GetHead(self, request: Any, context: Any) -> Any:  # noqa: N802
         return await self._pass("GetHead", request, context)
 
+    async def SearchHandles(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._pass("SearchHandles", request, context)
+
     async def ListEntries(self, request: Any, context: Any) -> Any:  # noqa: N802
         return await self._pass("ListEntries", request, context)
 
