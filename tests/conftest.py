@@ -17,6 +17,7 @@ from pathlib import Path
 import asyncpg
 import indai
 import pytest
+from indai.storage.cluster import discard
 from indai.storage.embedded import EmbeddedPostgres, ServerInfo
 from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import open_pool
@@ -49,8 +50,7 @@ def every_schema() -> list[Schema]:
 def _clusters_are_removed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """As root, a server whose directory Postgres' account can't reach keeps its cluster elsewhere."""
     yield
-    for location in tmp_path_factory.getbasetemp().rglob("postgres.location"):
-        shutil.rmtree(location.read_text().strip(), ignore_errors=True)
+    discard(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")

@@ -212,3 +212,9 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def discard(directory: Path) -> None:
+    """Delete what the data directories under `directory` keep elsewhere; their servers have stopped."""
+    for pointer in directory.rglob(_LOCATION):
+        shutil.rmtree(pointer.read_text().strip(), ignore_errors=True)

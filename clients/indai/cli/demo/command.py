@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
@@ -28,6 +28,7 @@ from indai.cli.session import now_ms
 from indai.client.audit import Report
 from indai.node.calendar.file import CalendarFile
 from indai.protocol.errors import InvalidInput
+from indai.storage.cluster import discard
 
 
 @command(
@@ -86,13 +87,18 @@ def _directory(data: str, *, keep: bool) -> Iterator[Path]:
     try:
         yield base
     except (KeyboardInterrupt, asyncio.CancelledError, InvalidInput):
-        shutil.rmtree(base, ignore_errors=True)
+        _remove(base)
         raise
     except Exception:
         note(f"Everything is kept in {base}.")
         raise
     if not keep:
-        shutil.rmtree(base, ignore_errors=True)
+        _remove(base)
+
+
+def _remove(base: Path) -> None:
+    discard(base)
+    shutil.rmtree(base, ignore_errors=True)
 
 
 async def _play(base: Path, zone: ZoneInfo, calendars: list[bytes | None], serve: bool) -> None:
