@@ -27,7 +27,7 @@ from indai.client.tls import (
 )
 from indai.node.server import PEER_MESSAGE_BYTES, RpcServer
 from indai.node.service import Service
-from indai.protocol.errors import InvalidInput, Reason, Refused, Unavailable
+from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused, Unavailable
 from indai.v1 import peer_pb2 as pb
 from indai.v1.peer_pb2_grpc import PeerServiceServicer, PeerServiceStub, add_PeerServiceServicer_to_server
 
@@ -52,6 +52,11 @@ class Registered(PeerServiceServicer):
         if self.seen[-1] != self.pin:
             raise Refused(Reason.UNKNOWN_PEER, "This is not the sender's node.")
         return pb.DeliverResponse(results=[pb.DeliverResult() for _ in request.envelopes])
+
+    async def GetRegistryHead(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> pb.GetRegistryHeadResponse:
+        raise NotFound(Reason.NOT_FOUND, "This node of a test has no heads.")
 
 
 @pytest.fixture

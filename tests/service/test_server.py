@@ -44,6 +44,11 @@ class Held(PeerServiceServicer):
         await self.release.wait()
         return pb.DeliverResponse()
 
+    async def GetRegistryHead(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> pb.GetRegistryHeadResponse:
+        raise NotFound(Reason.NOT_FOUND, "This node of a test has no heads.")
+
 
 @pytest.fixture
 def held() -> Held:

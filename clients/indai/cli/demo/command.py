@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
