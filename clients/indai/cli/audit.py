@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from pathlib import Path
@@ -32,7 +33,8 @@ _EVERY_S = 0.5
 )
 @click.option("--network", metavar="FILE", default="", help="Whose registry it must be (network.policy).")
 @click.option("--html", metavar="FILE", default="", help="Write the report as a page to read and print, too.")
-def audit_command(exports: tuple[str, ...], registry: str, network: str, html: str) -> None:
+@click.option("--proofs", metavar="DIR", default="", help="Write proofs of contradictory words here, too.")
+def audit_command(exports: tuple[str, ...], registry: str, network: str, html: str, proofs: str) -> None:
     """Verify exported ledgers offline.
 
     They are held against each other and against the registry's log, whose
@@ -46,6 +48,8 @@ def audit_command(exports: tuple[str, ...], registry: str, network: str, html: s
     progress.end()
     if html:
         _write_page(Path(html), html_page(report, [path.name for path in ledgers]))
+    if proofs:
+        _write_proofs(Path(proofs), report)
     emit(report.to_json(), lambda page: show_report(page, report))
     if report.exit_status:
         raise CheckFailed(report.exit_status)
@@ -62,6 +66,15 @@ def _write_page(path: Path, page: str) -> None:
         path.write_text(page, "utf-8")
     except OSError as error:
         raise wrong(f"The report cannot be written to {path}: {error.strerror}.", "check --html") from None
+
+
+def _write_proofs(folder: Path, report: Report) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for proof in report.proofs:
+            (folder / f"two-words-{hashlib.sha256(proof).hexdigest()[:16]}.json").write_bytes(proof)
+    except OSError as error:
+        raise wrong(f"Proofs cannot be written to {folder}: {error.strerror}.", "check --proofs") from None
 
 
 def _sorted(exports: tuple[str, ...], registry: str) -> tuple[list[Path], Path | None]:

@@ -11,6 +11,7 @@ from indai.client.audit.findings import Findings
 from indai.client.audit.registry import KeyHistory
 from indai.client.audit.report import CommitmentVerdict, Place, Severity, Verdict
 from indai.client.audit.signatures import SignatureCheck
+from indai.client.audit.twowords import TwoWords
 from indai.protocol.envelope import Envelope, parse_envelope
 from indai.protocol.errors import IndaiError
 from indai.protocol.header import GRACE_MS
@@ -67,6 +68,7 @@ class Judge:
         self._ledgers, self._transcripts = ledgers, transcripts
         self._history, self._signatures, self._findings = history, signatures, findings
         self._named: set[tuple[str, int]] = set()
+        self.proofs: list[TwoWords] = []
 
     def judge(self) -> Iterator[CommitmentVerdict]:
         """One verdict for each commitment that a ledger or an unrefused acceptance shows, then the
@@ -152,6 +154,7 @@ class Judge:
         for other in (*others, *refused):
             message = f"{offerer} signed two different words on this commitment; one is in {receipt.place}."
             self._fault(case, Verdict.CONTESTED, "contradiction", message, other.place, Severity.FRAUD)
+            self.proofs.append(TwoWords(receipt.raw, other.raw))
         self._check_place(case, receipt)
         return receipt
 

@@ -147,6 +147,8 @@ class Report:
     commitments: tuple[CommitmentVerdict, ...] = ()
     findings: tuple[Finding, ...] = ()
     counts: Counts = field(default_factory=Counts)
+    # Files that prove a contradiction alone (`indai.client.audit.twowords`).
+    proofs: tuple[bytes, ...] = ()
 
     @property
     def severity(self) -> Severity:

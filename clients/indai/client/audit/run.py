@@ -74,7 +74,8 @@ def audit(
         _read(opening.path, tree, contents, threads, findings, progress)
         tree.end()
         ledgers.append(ledger)
-    commitments = tuple(Judge(ledgers, transcripts, history, signatures, findings).judge())
+    judge = Judge(ledgers, transcripts, history, signatures, findings)
+    commitments = tuple(judge.judge())
     counts = Counts(
         ledgers=len(ledgers),
         leaves=sum(len(ledger.kinds) for ledger in ledgers),
@@ -85,7 +86,8 @@ def audit(
         decisions=sum(len(ledger.decided) for ledger in ledgers),
         registry_entries=entries,
     )
-    return Report(commitments, tuple(findings.found), counts)
+    proofs = tuple(proof.encode() for proof in judge.proofs)
+    return Report(commitments, tuple(findings.found), counts, proofs)
 
 
 @dataclass(frozen=True, slots=True)
