@@ -316,6 +316,7 @@ class Batch:
     async def _start(self, item: Start) -> None:
         own = await self._context.resolver.resolve(item.owner, max_age_ms=MAX_HEAD_AGE_MS)
         peer = await self._context.resolver.resolve(item.peer, max_age_ms=MAX_HEAD_AGE_MS)
+        await self._context.host.check_hands(item.owner, peer.chain)
         draft = self._draft(item.owner, item.thread)
         conversation = self._conversation(draft, item.peer, request_id=item.request_id)
         await conversation.run(OwnerStarts(item.wish, item.thread, own.subject_id, peer.subject_id))

@@ -16,6 +16,7 @@ from indai.node.agents import Agents
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
 from indai.node.policies import Policies
 from indai.protocol.messages import MeetTerms, MeetWish, Window
+from indai.protocol.operations import Chain
 from indai.v1 import policy_pb2
 
 MINUTE_MS = 60_000
@@ -49,6 +50,10 @@ class Host:
         self._policies = policies
         self._agents = agents
         self._clock = clock
+
+    async def check_hands(self, owner: str, peer: Chain) -> None:
+        """Raises ProtocolError(PIN_MISMATCH): see `Policies.check_hands`."""
+        await self._policies.check_hands(owner, peer)
 
     async def wish(self, owner: str, peer: str, wanted: MeetWish, reserved: Reserved) -> Answer:
         """Narrow what the owner asked for to windows that are free and allowed, few and best first."""

@@ -8,7 +8,7 @@ lie there finds the wrong key, and the signature fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from indai.client.gossip import Heard
@@ -20,6 +20,7 @@ from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
 from indai.protocol.messages import Message, Payload, describe
+from indai.protocol.operations import Chain
 from indai.protocol.quoting import quoted
 from indai.protocol.wire import strict_parse
 from indai.v1 import envelope_pb2, negotiation_pb2
@@ -60,12 +61,19 @@ class _Claim:
 class Gate:
     """Verifies what peers send. Raises ProtocolError or NotFound, and nothing is stored.
 
-    `hear` is told which registry head the sender of each verified message has seen.
+    `hear` is told which registry head the sender of each verified message has seen; `check_hands` refuses a
+    peer whose handle was somebody else's when the owner's rules were set.
     """
 
     def __init__(
-        self, resolver: Resolver, agents: Agents, clock: Callable[[], int], hear: Callable[[Heard], None]
+        self,
+        resolver: Resolver,
+        agents: Agents,
+        clock: Callable[[], int],
+        hear: Callable[[Heard], None],
+        check_hands: Callable[[str, Chain], Awaitable[None]],
     ) -> None:
+        self._check_hands = check_hands
         self._resolver = resolver
         self._hear = hear
         self._agents = agents
@@ -91,6 +99,8 @@ class Gate:
         rules.check_network(header.network, self._resolver.policy.network)
         own = await self._resolver.resolve(claim.owner, max_age_ms=MAX_HEAD_AGE_MS)
         rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
+        peer = await self._resolver.resolve(claim.peer, max_age_ms=MAX_HEAD_AGE_MS)
+        await self._check_hands(claim.owner, peer.chain)
         if header.sender == claim.peer and header.registry_size:
             self._hear(Heard(claim.peer, header.registry_size, header.registry_root))
         message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))

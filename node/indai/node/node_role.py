@@ -124,7 +124,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         gossip = Gossip(resolver, _asker(resolver, channels), plan.data, _alarm(monitor))
         gossip.start()
         stack.push_async_callback(gossip.close)
-        gate = Gate(resolver, agents, clock, gossip.hear)
+        gate = Gate(resolver, agents, clock, gossip.hear, policies.check_hands)
         handshakes = Handshakes(plan.pool, resolver, agents, gate, clock)
         heads = PeerHeads(plan.pool, plan.neighbours.ledger, ledger, resolver, plan.data, clock)
         stack.push_async_callback(heads.close)

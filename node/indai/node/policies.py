@@ -15,7 +15,8 @@ from indai.node.agents import Agents
 from indai.node.clock import DatabaseClock
 from indai.node.draft import ledger_rows
 from indai.node.store import Store
-from indai.protocol.errors import InvalidInput, Reason
+from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason
+from indai.protocol.operations import Chain
 from indai.v1 import policy_pb2
 
 if TYPE_CHECKING:
@@ -71,6 +72,26 @@ class Policies:
                 )
                 await self._record(request.owner, active.version)
         return response
+
+    async def check_hands(self, owner: str, peer: Chain) -> None:
+        """The owner's rules name handles: they say nothing of another subject that took one over since.
+
+        Raises ProtocolError(PIN_MISMATCH) until the owner activates other rules.
+        """
+        if not peer.before:
+            return
+        try:
+            request = policy_pb2.GetPolicyRequest(owner=owner)
+            active = (await self._stub.GetPolicy(request, timeout=TIMEOUT_S)).version
+        except NotFound:
+            return  # without rules there is no circle to be in
+        if peer.history[0].time_ms >= active.activated_at_ms:
+            raise ProtocolError(
+                Reason.PIN_MISMATCH,
+                f"The handle {peer.handle} went to somebody else after the owner's rules were set.",
+                hint="if they are meant too, say so in new rules: indai policy set",
+                rule="REG-39",
+            )
 
     async def windows(
         self, request: policy_pb2.ListAllowedWindowsRequest

@@ -133,6 +133,7 @@ _RULES = (
         "Leaf times of a handle never go back, and no operation is issued over 120 s after its leaf.",
         _HANDLES,
     ),
+    Rule("REG-39", "An owner's rules say nothing of who took over a handle after they were set.", _HANDLES),
     Rule(
         "REG-40",
         "A name is claimed as the registry's policy says: by all, the invited, or the verified.",
