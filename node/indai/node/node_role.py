@@ -38,10 +38,10 @@ from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.owner_service import OwnerServicer
 from indai.node.peer_heads import PeerHeads
-from indai.node.peer_service import PeerServicer
+from indai.node.peer_service import STREAMS, PeerServicer
 from indai.node.policies import Policies
 from indai.node.refusals import Refusals
-from indai.node.server import RpcServer
+from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
@@ -144,6 +144,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 )
             ],
             credentials=peer_server_credentials(plan.identity),
+            limits=Limits(streams=STREAMS),
         )
         stack.push_async_callback(peer.stop)
         record = registry_pb2.NodeRecord(

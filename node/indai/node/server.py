@@ -47,6 +47,7 @@ class Limits:
     message_bytes: int = PEER_MESSAGE_BYTES
     concurrent_rpcs: int = 1024
     connection_age_ms: int = 1_800_000
+    streams: int = 256
 
     def options(self) -> list[tuple[str, int]]:
         """As gRPC's channel arguments."""
@@ -54,7 +55,7 @@ class Limits:
             ("grpc.so_reuseport", 0),  # else a second server on the port would silently share it
             ("grpc.max_receive_message_length", self.message_bytes),
             ("grpc.max_send_message_length", max(self.message_bytes, 16 * 1024 * 1024)),
-            ("grpc.max_concurrent_streams", 256),
+            ("grpc.max_concurrent_streams", self.streams),
             ("grpc.keepalive_time_ms", 60_000),
             ("grpc.keepalive_timeout_ms", 20_000),
             ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

@@ -7,7 +7,7 @@ import os
 
 import pytest
 from indai.client.tls import NodeIdentity, make_node_identity, pinned_channel
-from indai.node import crowd
+from indai.node import crowd, peer_service
 from indai.protocol.checkpoint import open_checkpoint
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, NotFound, Reason, Unavailable
@@ -272,7 +272,10 @@ async def propose(scene: Scene, at: int, title: str) -> tuple[Envelope, peer_pb2
     return sent, await scene.say(sent)
 
 
-async def test_a_flood_empties_the_strangers_bucket_and_nobody_elses(pair: Pair) -> None:
+async def test_a_flood_empties_the_strangers_bucket_and_nobody_elses(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_service, "HOLD_S", 0.0)
     forged = (await proposal(pair, SigningKey.generate())).raw
     strangers = [make_node_identity("ind.ai/ever-new") for _ in range(16)]
     for stranger in strangers[:-1]:
