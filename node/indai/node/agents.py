@@ -57,6 +57,15 @@ class Agent:
         return self.keys[newest.key_id]
 
 
+@dataclass(frozen=True, slots=True)
+class NewAgent:
+    """An agent that is not stored yet. `token` is the owner's; only its digest will be kept."""
+
+    agent: Agent
+    key: SigningKey
+    token: str = field(repr=False)
+
+
 class Agents:
     """All agents of this node, by handle and by token."""
 
@@ -109,15 +118,11 @@ class Agents:
     def __len__(self) -> int:
         return len(self._agents)
 
-    async def create(self, handle: str, calendar_path: str) -> tuple[SigningKey, str]:
-        """A new agent with its first key: (key, the owner's token, which is stored only as a digest)."""
+    async def plan(self, handle: str, calendar_path: str) -> NewAgent:
+        """A new agent with its first key, not stored yet; raises InvalidInput when it can't be."""
         owner = str(Handle.parse(handle))
         if owner in self._agents:
-            raise InvalidInput(
-                Reason.ALREADY_EXISTS,
-                f"{owner} lives on this node already.",
-                hint=f"For a new key use: indai handle rotate {owner}",
-            )
+            raise _exists(owner)
         path = Path(calendar_path) if calendar_path else self._calendars / f"{owner.replace('/', '_')}.ics"
         if not path.is_absolute():
             raise InvalidInput(
@@ -126,18 +131,27 @@ class Agents:
         key, token = SigningKey.generate(), new_token()
         agent = Agent(owner, token.sha256, path, ZoneInfo(DEFAULT_ZONE), {key.key_id: key})
         await agent.calendar.busy(self._clock(), self._clock() + 1)
-        async with transaction(self._pool) as connection:
-            await connection.execute(
-                "INSERT INTO node.agents (owner, token_sha256, calendar_path, time_zone)"
-                " VALUES ($1, $2, $3, $4)",
-                owner,
-                agent.token_sha256,
-                str(path),
-                DEFAULT_ZONE,
-            )
-            await self._insert_key(connection, owner, key)
+        return NewAgent(agent, key, token.text)
+
+    async def create(self, new: NewAgent, zone: str) -> None:
+        """Store a planned agent, in the time zone that its policy states."""
+        agent = new.agent
+        agent.zone = ZoneInfo(zone)
+        agent.calendar = CalendarFile(agent.calendar_path, agent.zone)
+        try:
+            async with transaction(self._pool) as connection:
+                await connection.execute(
+                    "INSERT INTO node.agents (owner, token_sha256, calendar_path, time_zone)"
+                    " VALUES ($1, $2, $3, $4)",
+                    agent.owner,
+                    agent.token_sha256,
+                    str(agent.calendar_path),
+                    zone,
+                )
+                await self._insert_key(connection, agent.owner, new.key)
+        except asyncpg.UniqueViolationError:
+            raise _exists(agent.owner) from None
         self._add(agent)
-        return key, token.text
 
     async def add_key(self, handle: str) -> SigningKey:
         """One more key for an agent; it signs once the registry shows it."""
@@ -178,6 +192,14 @@ def _valid(chain: Chain, key_id: str, now_ms: int, kind: str) -> bool:
     except ProtocolError:
         return False
     return True
+
+
+def _exists(owner: str) -> InvalidInput:
+    return InvalidInput(
+        Reason.ALREADY_EXISTS,
+        f"{owner} lives on this node already.",
+        hint=f"For a new key use: indai handle rotate {owner}",
+    )
 
 
 def _context(owner: str, key_id: str) -> str:

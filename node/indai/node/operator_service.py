@@ -50,13 +50,18 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
     async def CreateAgent(
         self, request: owner_pb2.CreateAgentRequest, context: Any
     ) -> owner_pb2.CreateAgentResponse:
-        """An agent with its first key and its owner's token."""
+        """An agent with its first key and its owner's token.
+
+        The agent's own transaction comes last: whatever fails before it, the same call can be made again.
+        """
         yaml = request.policy_yaml or CAUTIOUS
         await self._policies.check(yaml)
-        key, token = await self._agents.create(request.handle, request.calendar_path)
-        owner = request.handle.lower()
-        await self._policies.activate(owner, yaml)
-        return owner_pb2.CreateAgentResponse(agent_key=self._named(key), node=self._handle, token=token)
+        new = await self._agents.plan(request.handle, request.calendar_path)
+        stored = await self._policies.store(new.agent.owner, yaml)
+        await self._agents.create(new, stored.version.time_zone)
+        return owner_pb2.CreateAgentResponse(
+            agent_key=self._named(new.key), node=self._handle, token=new.token
+        )
 
     async def CreateAgentKey(
         self, request: owner_pb2.CreateAgentKeyRequest, context: Any

@@ -46,12 +46,17 @@ class Policies:
         self._recorded: set[tuple[str, bytes]] = set()
 
     async def activate(self, owner: str, yaml: str) -> policy_pb2.SetPolicyResponse:
-        """Compile, store and activate the owner's rules; their time zone becomes the owner's."""
+        """Activate an owner's rules; their time zone becomes the owner's."""
+        answer = await self.store(owner, yaml)
+        await self._agents.set_zone(owner, answer.version.time_zone)
+        return answer
+
+    async def store(self, owner: str, yaml: str) -> policy_pb2.SetPolicyResponse:
+        """Compile and store rules, also for an owner who is not here yet; the ledger has their version."""
         answer = await self._stub.SetPolicy(
             policy_pb2.SetPolicyRequest(owner=owner, yaml=yaml), timeout=TIMEOUT_S
         )
         await self._record(owner, answer.version)
-        await self._agents.set_zone(owner, answer.version.time_zone)
         return answer
 
     async def check(self, yaml: str) -> None:

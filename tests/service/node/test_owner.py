@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from indai.node.store import Store
 from indai.protocol.envelope import cosign, parse_envelope, payload_type, seal
-from indai.protocol.errors import IndaiError, InvalidInput, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
 from indai.v1 import negotiation_pb2, owner_pb2
 
 from tests.service.node.conftest import Pair
@@ -194,3 +194,25 @@ async def test_the_tables_themselves_hide_other_owners_rows(
             assert await connection.fetchval("SELECT count(*) FROM node.journal") == visible
     with pytest.raises(IndaiError):
         await store.apply(["ind.ai/bob"], {"journal": [line]}, 0, None)
+
+
+async def test_an_agent_whose_making_failed_half_way_is_made_by_the_same_call(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = owner_pb2.CreateAgentRequest(handle="ind.ai/henry")
+    real = Store.apply
+    lost: list[Any] = []
+
+    async def apply(self: Store, *parts: Any) -> int:
+        if not lost:
+            lost.append(parts)
+            raise Unavailable(Reason.DATABASE_UNAVAILABLE, "The database cannot be reached.")
+        return await real(self, *parts)
+
+    monkeypatch.setattr(Store, "apply", apply)
+    with pytest.raises(Unavailable):
+        await pair.a.operator().CreateAgent(request)
+    assert (await pair.a.operator().CreateAgent(request)).token
+    with pytest.raises(IndaiError) as twice:
+        await pair.a.operator().CreateAgent(request)
+    assert twice.value.reason is Reason.ALREADY_EXISTS

@@ -168,6 +168,13 @@ class Owner:
         self, peer: str, *, minutes: int = 30, title: str = "Lunch", from_ms: int, until_ms: int
     ) -> owner_pb2.Thread:
         """Ask, and wait until the thread rests."""
+        started = await self.start(peer, minutes=minutes, title=title, from_ms=from_ms, until_ms=until_ms)
+        return await self.rest(started)
+
+    async def start(
+        self, peer: str, *, minutes: int = 30, title: str = "Lunch", from_ms: int, until_ms: int
+    ) -> str:
+        """Ask; the thread's id."""
         started = await self.stub.StartMeet(
             owner_pb2.StartMeetRequest(
                 request_id=str(uuid.uuid4()),
@@ -178,7 +185,7 @@ class Owner:
                 end_time=_stamp(until_ms),
             )
         )
-        return await self.rest(started.thread.thread_id)
+        return started.thread.thread_id
 
     async def rest(self, thread_id: str, *more: int) -> owner_pb2.Thread:
         """The thread when it has ended, or waits for an owner."""
