@@ -93,6 +93,19 @@ def test_a_retired_handle_cannot_be_claimed_again(shell: Here, tmp_path: Path) -
     assert shell.json("handle", "claim", "ind.ai/edgar", status=3)["error"]["reason"] == "HANDLE_TAKEN"
 
 
+def test_an_agent_key_is_rotated_with_a_signature_made_elsewhere(shell: Here, tmp_path: Path) -> None:
+    made = shell.json("handle", "claim", "ind.ai/frida")
+    signed = str(tmp_path / "rotate.json")
+    key = ("--key", made["rotation_key_file"])
+    shell.json("handle", "rotate", "ind.ai/frida", *key, "--sign-only", "-o", signed)
+    shell.json("handle", "submit", signed)
+    keys = shell.json("handle", "resolve", "ind.ai/frida")["agent_keys"]
+    assert [bool(each["revoked"]) for each in keys] == [True, False]
+    live = keys[1]["key"]
+    done = shell.json("handle", "rotate", "ind.ai/frida", *key, "--old", live)
+    assert done["revoked"] == live
+
+
 def test_wrong_files_are_named(shell: Here, tmp_path: Path) -> None:
     (tmp_path / "not.json").write_text("{}")
     for command in (

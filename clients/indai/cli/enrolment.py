@@ -95,23 +95,23 @@ async def claim_handle(
     )
 
 
-async def rotate_key(home: Home, handle: str, old_key_id: str = "", registry: str = "") -> tuple[str, str]:
-    """Put a fresh agent key in the place of one: (old key id, new key id)."""
-    name = str(Handle.parse(handle))
-    async with registry_session(home, registry) as where, operator_session(home) as operator:
-        record = await where.resolver.resolve(name)
-        signer = rotation_key(home, name)
-        # A handle whose last key was revoked gets a new one beside it.
-        old = chosen_key(record.chain, old_key_id) if old_key_id or _live(record.chain) else ""
-        request = owner_pb2.CreateAgentKeyRequest(handle=name)
-        made = (await operator.CreateAgentKey(request)).agent_key
-        new, now = handlekeys.new_agent_key(made.public_key, now_ms()), now_ms()
-        if old:
-            operation = handlekeys.rotate_agent_key(record.chain, signer, old, new, now_ms=now)
-        else:
-            operation = handlekeys.add_agent_key(record.chain, signer, new, now_ms=now)
-        await submit(where, operation)
-    return old, made.key_id
+async def new_agent_key(home: Home, handle: str) -> bytes:
+    """The public half of a new agent key, which the handle's node makes and keeps."""
+    async with operator_session(home) as operator:
+        request = owner_pb2.CreateAgentKeyRequest(handle=str(Handle.parse(handle)))
+        return (await operator.CreateAgentKey(request)).agent_key.public_key
+
+
+def rotate_to(
+    chain: Chain, signer: SigningKey, old: str, public_key: bytes, now: int
+) -> tuple[Envelope, str]:
+    """The operation that puts an agent key in the place of one, and that one's id ("": it had none left)."""
+    new = handlekeys.new_agent_key(public_key, now)
+    # A handle whose last key was revoked gets a new one beside it.
+    revoked = chosen_key(chain, old) if old or _live(chain) else ""
+    if revoked:
+        return handlekeys.rotate_agent_key(chain, signer, revoked, new, now_ms=now), revoked
+    return handlekeys.add_agent_key(chain, signer, new, now_ms=now), ""
 
 
 async def enrol_node(home: Home, registry: str, handle: str, record: registry_pb2.NodeRecord) -> None:

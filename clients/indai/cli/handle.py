@@ -11,6 +11,7 @@ from indai.cli import enrolment
 from indai.cli.files import read_text
 from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, data_option
+from indai.cli.operation_files import public_key
 from indai.cli.output import Page, emit
 from indai.cli.session import now_ms, registry_session
 from indai.cli.signing import Signing, perform, show_done, signing_options
@@ -21,7 +22,7 @@ from indai.policy.compiled import compile_policy
 from indai.protocol.envelope import Envelope
 from indai.protocol.errors import IndaiError
 from indai.protocol.handlestate import AgentKey
-from indai.protocol.keys import SigningKey
+from indai.protocol.keys import SigningKey, key_id
 from indai.protocol.operations import Chain
 
 _HERE = "indai.cli.handle:"
@@ -213,21 +214,37 @@ def _key_words(key: AgentKey) -> str:
     return key.key_id
 
 
-@command("rotate", "indai handle rotate ind.ai/alice")
+@command(
+    "rotate",
+    "indai handle rotate ind.ai/alice",
+    "indai handle rotate ind.ai/alice --key alice.key --sign-only -o rotate.json",
+)
 @click.argument("handle_text", metavar="HANDLE")
-@click.option("--key", "key_id", metavar="KEY_ID", default="", help="The key to replace, if several.")
-@_registry
+@click.option("--old", metavar="KEY_ID", default="", help="The agent key to replace, if several.")
+@click.option("--agent-key", metavar="PUBLIC", default="", help="One that the node has made; else a new one.")
+@signing_options
 @data_option
-def rotate(home: Home, handle_text: str, key_id: str, registry: str) -> None:
+def rotate(home: Home, handle_text: str, old: str, agent_key: str, **how: Any) -> None:
     """Give HANDLE a fresh agent key and revoke the old one.
 
-    Needs the handle's rotation key for a moment, in the data directory's
-    folder offline/.
+    Needs the handle's rotation key for a moment: --key, or its file in the
+    data directory's folder offline/.
     """
-    old, new = run(enrolment.rotate_key(home, handle_text, key_id, registry))
+    public = public_key(agent_key) if agent_key else run(enrolment.new_agent_key(home, handle_text))
+    revoked: list[str] = []
+
+    def build(chain: Chain, signer: SigningKey, now: int) -> Envelope:
+        operation, replaced = enrolment.rotate_to(chain, signer, old, public, now)
+        revoked.append(replaced)
+        return operation
+
+    done = run(perform(home, handle_text, Signing(**how), build))
+    if done.file:
+        show_done(done, "")
+        return
     emit(
-        {"handle": handle_text.lower(), "revoked": old, "key": new},
-        lambda page: _show_keys(page, f"{handle_text.lower()} has a new agent key.", old, new),
+        {"handle": done.handle, "revoked": revoked[0], "key": key_id(public)},
+        lambda page: _show_keys(page, f"{done.handle} has a new agent key.", revoked[0], key_id(public)),
     )
 
 
