@@ -11,16 +11,18 @@ apart.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from dataclasses import dataclass, field, replace
 
-from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.header import GRACE_MS
 from indai.protocol.messages import (
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,
+    EventKind,
     MeetTerms,
     MeetWish,
     Message,
@@ -39,12 +41,14 @@ from indai.protocol.party_state import (
     Event,
     HostAnswers,
     Outcome,
+    OwnerActs,
     OwnerAnswers,
     OwnerStarts,
     OwnerWithdraws,
     Phase,
     Question,
     Received,
+    Record,
     Release,
     Resend,
     Reserve,
@@ -53,6 +57,7 @@ from indai.protocol.party_state import (
     Side,
     Tell,
     Tick,
+    Unbook,
     WriteCalendar,
 )
 
@@ -66,6 +71,8 @@ MUTATIONS = (
     "confirm-at-acceptance",
     "reserve-nothing",
     "new-bytes-on-retry",
+    "cancel-without-leaf",
+    "number-twice",
 )
 
 Identity = tuple[bytes, Move]
@@ -89,6 +96,7 @@ class Store:
     replays: dict[Identity, tuple[Message, ...]] = field(default_factory=dict)
     reserved: dict[bytes, MeetTerms] = field(default_factory=dict)
     booked: dict[bytes, MeetTerms] = field(default_factory=dict)
+    freed: frozenset[bytes] = frozenset()
     ledger: tuple[bytes, ...] = ()
     told: tuple[tuple[bytes, str], ...] = ()
 
@@ -100,13 +108,19 @@ class Store:
             dict(self.replays),
             dict(self.reserved),
             dict(self.booked),
+            self.freed,
             self.ledger,
             self.told,
         )
 
     def is_free(self, thread: bytes, start_ms: int, end_ms: int) -> bool:
-        taken = [(t, s) for t, s in (*self.reserved.items(), *self.booked.items()) if t != thread]
-        return all(end_ms <= slot.start_ms or slot.end_ms <= start_ms for _, slot in taken)
+        taken = [s for t, s in self.slots() if t != thread]
+        return all(end_ms <= slot.start_ms or slot.end_ms <= start_ms for slot in taken)
+
+    def slots(self) -> list[tuple[bytes, MeetTerms]]:
+        """What is promised or agreed, and not cancelled."""
+        booked = [(thread, slot) for thread, slot in self.booked.items() if thread not in self.freed]
+        return [*self.reserved.items(), *booked]
 
 
 class Host:
@@ -204,6 +218,11 @@ class Host:
                 store.booked[thread] = terms
             case Commit(mid):
                 store.ledger = (*store.ledger, mid)
+            case Record(mid):
+                if self.world.mutation != "cancel-without-leaf" or thread not in store.freed:
+                    store.ledger = (*store.ledger, mid)
+            case Unbook():
+                store.freed |= {thread}
             case Tell(words):
                 store.told = (*store.told, (thread, words))
             case Resend(mid):
@@ -240,16 +259,22 @@ class Host:
 
     def _send(self, store: Store, side: Side, send: Send) -> Sent:
         mid = send.in_reply_to if send.move is Move.ACCEPT else self.world.new_id()
+        if self.world.mutation == "number-twice" and send.move is Move.EVENT:
+            other = replace(send, expires_in_ms=send.expires_in_ms - 1)
+            self.world.put_on_wire(self.peer, self._message(store, side, other, self.world.new_id()))
+        message = self._message(store, side, send, mid)
+        store.outbox[message.identity] = store.sent[mid] = message
+        if self.world.mutation == "answer-before-commit":
+            self.world.put_on_wire(self.peer, message)
+        return Sent(message)
+
+    def _message(self, store: Store, side: Side, send: Send, mid: bytes) -> Message:
         body = send.body or ReceiptBody(send.in_reply_to, "ledger", len(store.ledger) - 1, self.now_ms)
         issued_ms, expires_ms = self.now_ms, self.now_ms + send.expires_in_ms
         if send.move is Move.ACCEPT and side.thread:
             issued_ms, expires_ms = side.thread.standing.issued_at_ms, side.thread.standing.expires_at_ms
         names = self.subject, self.peer, side.thread_id, send.in_reply_to
-        message = Message(mid, send.move, *names, issued_ms, expires_ms, body)
-        store.outbox[message.identity] = store.sent[mid] = message
-        if self.world.mutation == "answer-before-commit":
-            self.world.put_on_wire(self.peer, message)
-        return Sent(message)
+        return Message(mid, send.move, *names, issued_ms, expires_ms, body)
 
     def _commit(self, store: Store) -> None:
         self.world.crash_point()
@@ -400,6 +425,17 @@ class World:
             host.take(self.random.choice(open_threads), OwnerWithdraws())
         elif dice > 0.7:
             self._start()
+        else:
+            self._act(host)
+
+    def _act(self, host: Host) -> None:
+        """The owner says something about what was agreed."""
+        agreed = [t for t, side in host.store.sides.items() if side.life is not None]
+        if agreed:
+            kinds = (EventKind.CANCEL, EventKind.FULFIL, EventKind.DISPUTE)
+            kind = self.random.choices(kinds, (5, 3, 2))[0]
+            with contextlib.suppress(Refused):
+                host.take(self.random.choice(agreed), OwnerActs(kind))
 
     def _clock(self) -> None:
         self.now_ms += self.random.choice((1_000, MINUTE_MS, 5 * MINUTE_MS, HOUR_MS, 12 * HOUR_MS))
@@ -413,9 +449,7 @@ class World:
 
     def check_always(self, host: Host) -> None:
         """After every commit."""
-        slots = sorted(
-            [*host.store.reserved.values(), *host.store.booked.values()], key=lambda terms: terms.start_ms
-        )
+        slots = sorted((slot for _, slot in host.store.slots()), key=lambda terms: terms.start_ms)
         if any(b.start_ms < a.end_ms for a, b in itertools.pairwise(slots)):
             raise Violation("two reservations overlap")
         if len(set(host.store.ledger)) != len(host.store.ledger):
@@ -446,11 +480,22 @@ class World:
             raise Violation("a reservation outlives its thread")
         if ours.store.booked != theirs.store.booked or set(ours.store.ledger) != set(theirs.store.ledger):
             raise Violation("the two sides hold different commitments")
+        if ours.store.freed != theirs.store.freed:
+            raise Violation("a meeting is cancelled on one side only")
         for host in self.hosts.values():
             if any(not side.phase.ended for side in host.store.sides.values()):
                 raise Violation("a thread never ends")
             for thread, side in host.store.sides.items():
                 self._check_transcript(host, thread, side)
+                self._check_life(host, thread, side)
+
+    def _check_life(self, host: Host, thread: bytes, side: Side) -> None:
+        peer = self.hosts[host.peer].store.sides.get(thread)
+        if side.life is None or peer is None or peer.life is None:
+            return
+        ours, theirs = side.life, peer.life
+        if (ours.chain, ours.state, ours.disputed) != (theirs.chain, theirs.state, theirs.disputed):
+            raise Violation("the two sides tell two lives of one commitment")
 
     def _check_transcript(self, host: Host, thread: bytes, side: Side) -> None:
         if side.thread is None:

@@ -258,6 +258,9 @@ def test_each_party_disputes_once_and_what_was_agreed_stays() -> None:
     asked = life.say("B", DISPUTE)
     life.say("A", DISPUTE, requests=(asked.mid,))
     assert (life.history.state, life.history.disputed) == (State.COMMITTED, frozenset("B"))
+    asked = life.say("B", DISPUTE)
+    illegal("LIF-10", life, life.make("A", DISPUTE, requests=(asked.mid,)))
+    life.say("B", DISPUTE, seq=1, prev=MID)  # signed beside it before B knew
     illegal("LIF-10", life, life.make("B", DISPUTE, seq=2))
     life.say("A", DISPUTE)
     illegal("LIF-10", life, life.make("A", DISPUTE))

@@ -24,6 +24,10 @@ SECTIONS = {
     "Deal": {
         "meet": "indai.cli.meet:meet",
         "threads": "indai.cli.threads:threads",
+        "commitments": "indai.cli.commitments:commitments",
+        "cancel": "indai.cli.commitments:cancel",
+        "fulfil": "indai.cli.commitments:fulfil",
+        "dispute": "indai.cli.commitments:dispute",
         "inbox": "indai.cli.inbox:inbox",
         "approve": "indai.cli.inbox:approve",
         "decline": "indai.cli.inbox:decline",

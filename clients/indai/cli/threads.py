@@ -14,6 +14,7 @@ from indai.cli.words import (
     OUTCOMES,
     STATE_STYLES,
     iso,
+    life,
     milliseconds,
     moment,
     span,
@@ -91,6 +92,7 @@ def _show_detail(page: Page, detail: Detail) -> None:
             ("when", span(milliseconds(thread.start_time), milliseconds(thread.end_time), zone)),
             ("why", " ".join(filter(None, (thread.reason, thread.words)))),
             ("commitment", thread.commitment_mid),
+            ("became", life(thread)),
             ("our ledger", f"{thread.ours.log} #{thread.ours.index}" if thread.HasField("ours") else ""),
             (
                 "receipt",

@@ -30,6 +30,21 @@ STATE_STYLES = {
     "lapsed": "red",
     "withdrawn": "red",
 }
+LIVES = {
+    owner_pb2.COMMITMENT_STATE_COMMITTED: "stands",
+    owner_pb2.COMMITMENT_STATE_OVERDUE: "overdue",
+    owner_pb2.COMMITMENT_STATE_FULFILLED: "fulfilled",
+    owner_pb2.COMMITMENT_STATE_CANCELLED: "cancelled",
+    owner_pb2.COMMITMENT_STATE_SUPERSEDED: "superseded",
+    owner_pb2.COMMITMENT_STATE_EXPIRED: "expired",
+}
+LIFE_STYLES = {
+    "stands": "green",
+    "overdue": "yellow",
+    "fulfilled": "green",
+    "cancelled": "red",
+    "expired": "red",
+}
 OUTCOMES = {
     policy_pb2.OUTCOME_PERMIT: "permit",
     policy_pb2.OUTCOME_REFUSE: "refuse",
@@ -41,6 +56,18 @@ _LENGTH = re.compile(r"(?:(\d{1,2})\s*h(?:ours?)?)?\s*(?:(\d{1,4})\s*m(?:in(?:ut
 def state(value: int) -> str:
     """A thread's state for a person."""
     return {int(known): words for known, words in STATES.items()}.get(value, "unknown")
+
+
+def life(thread: owner_pb2.Thread) -> str:
+    """What became of what was agreed, for a person; empty before the deed."""
+    words = LIVES.get(thread.commitment_state, "")
+    return f"{words}, disputed" if thread.disputed else words
+
+
+def life_name(value: int) -> str:
+    """The same for a machine: `CANCELLED`; empty before the deed."""
+    name = owner_pb2.CommitmentState.Name(value)  # type: ignore[arg-type]
+    return name.removeprefix("COMMITMENT_STATE_") if value else ""
 
 
 def state_name(value: int) -> str:
@@ -111,6 +138,9 @@ def thread_json(thread: owner_pb2.Thread) -> dict[str, Any]:
         "start": iso(milliseconds(thread.start_time)),
         "end": iso(milliseconds(thread.end_time)),
         "commitment": thread.commitment_mid,
+        "commitment_state": life_name(thread.commitment_state),
+        "due": iso(milliseconds(thread.due_time)),
+        "disputed": thread.disputed,
         "reason": thread.reason,
         "words": thread.words,
         "created": iso(milliseconds(thread.create_time)),

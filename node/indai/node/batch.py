@@ -25,7 +25,7 @@ from indai.node.draft import Draft, Reserved, ThreadState, ledger_rows
 from indai.node.effects import CalendarWrite
 from indai.node.host import Host
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
-from indai.node.items import Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
+from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Row, Store, hexed
 from indai.protocol import header
@@ -215,6 +215,8 @@ class Batch:
                 return await self._start(item)
             case Approval():
                 return await self._approval(item)
+            case Act():
+                await self._step(item, item.said)
             case Withdrawal():
                 await self._step(item, OwnerWithdraws())
             case Wake():
@@ -231,8 +233,7 @@ class Batch:
     async def _deliver(self, inbound: Inbound) -> list[bytes]:
         message = inbound.message
         state = self._state(inbound.owner, message.thread)
-        thread = state.side.thread if state else None
-        if thread is not None and thread.find(*message.identity):
+        if state is not None and state.side.knows(message):
             if not inbound.proven:
                 raise ProtocolError(
                     Reason.REPLAYED,
@@ -245,7 +246,7 @@ class Batch:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
         draft = self._draft(inbound.owner, message.thread)
         await self._receive(draft, inbound)
-        if thread is None or draft.thread.side.phase is Phase.ASKING_OWNER:
+        if state is None or state.side.thread is None or draft.thread.side.phase is Phase.ASKING_OWNER:
             crowd = self._crowd(inbound.owner).copy()
             crowd.move(state, draft.thread)
             crowd.check(inbound.peer)
@@ -422,7 +423,11 @@ class Batch:
         self.points, self.points_after = mark.points, mark.points_after
 
     def _cancel_out(self) -> None:
-        """A slot reserved and released within one batch never reaches the table."""
+        """A slot reserved and given back within one batch never reaches the table."""
+        freed = {(row["owner"], row["mid"]) for row in self._rows.get("unbook", ())}
+        for section in ("reserve", "consume") if freed else ():
+            rows = self._rows.get(section, [])
+            self._rows[section] = [row for row in rows if (row["owner"], row["mid"]) not in freed]
         released = {(row["owner"], row["mid"]) for row in self._rows.get("release", ())}
         if released:
             reserve = self._rows.get("reserve", [])

@@ -16,7 +16,7 @@ from indai.protocol.messages import Body, Message, Move, compose, describe
 from indai.protocol.quoting import quoted
 from indai.v1 import envelope_pb2, negotiation_pb2
 
-_KINDS = {Move.OFFER: "commitment", Move.RECEIPT: "receipt"}
+_KINDS = {Move.OFFER: "commitment", Move.RECEIPT: "receipt", Move.EVENT: "event"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from indai.protocol.negotiation import OfferState
 from indai.protocol.party import step
 from indai.protocol.party_state import (
     AskOwner,
+    CancelCalendar,
     Commit,
     Consult,
     Consume,
@@ -38,7 +39,9 @@ from indai.protocol.party_state import (
     Phase,
     Question,
     Received,
+    Record,
     Release,
+    Remind,
     Resend,
     Reserve,
     Role,
@@ -46,6 +49,7 @@ from indai.protocol.party_state import (
     Sent,
     Side,
     Tell,
+    Unbook,
     WriteCalendar,
 )
 from indai.v1 import policy_pb2
@@ -101,6 +105,7 @@ class Conversation:
         self._cause = cause
         self._request_id = request_id
         self._consulted: _Consulted | None = None
+        self._events: dict[bytes, bytes] = {}  # mid -> exact bytes, of events kept in this transaction
 
     async def receive(self, inbound: Inbound) -> None:
         """Take a verified message: the rules first, then its row, then what follows from it."""
@@ -187,6 +192,15 @@ class Conversation:
                 self._commit(mid)
             case WriteCalendar(terms):
                 self._write_calendar(terms)
+            case CancelCalendar(terms):
+                self._write_calendar(terms, cancelled=True)
+            case Record(mid):
+                self._record(mid)
+            case Unbook():
+                self._unbook()
+            case Remind(terms):
+                begins = views.when(terms.start_ms, terms.end_ms, self._desk.agent.zone)
+                draft.journal("reminder", "SOON", f"{terms.title} with {self._desk.peer}: {begins}")
             case Tell(words):
                 draft.set(words=words)
             case Resend(mid):
@@ -319,6 +333,8 @@ class Conversation:
             draft.state = replace(
                 draft.thread, commitment=raw, columns=draft.thread.columns | {"mid": message.mid}
             )
+        if message.move is Move.EVENT:
+            self._events[message.mid] = raw
         if isinstance(message.body, ReceiptBody):
             draft.set(receipt_log=message.body.log, receipt_index=message.body.index)
 
@@ -351,6 +367,17 @@ class Conversation:
         draft.reserved.pop(mid, None)
         draft.set(reserved_mid=None)
 
+    def _record(self, mid: bytes) -> None:
+        """The leaf of an event: its message was kept in this very transaction."""
+        draft = self._draft
+        draft.record(prepare(draft.owner, mid, LeafKind.COMMITMENT, self._events[mid], draft.now_ms))
+
+    def _unbook(self) -> None:
+        draft = self._draft
+        mid = draft.thread.columns["mid"]
+        draft.add("unbook", mid=mid)
+        draft.reserved.pop(mid, None)
+
     def _ask_owner(self, terms: MeetWish | MeetTerms, deadline_ms: int) -> None:
         if not isinstance(terms, MeetTerms):
             raise RuntimeError("an owner is asked about concrete terms only")
@@ -376,7 +403,7 @@ class Conversation:
             created_ms=draft.now_ms,
         )
 
-    def _write_calendar(self, terms: MeetTerms) -> None:
+    def _write_calendar(self, terms: MeetTerms, *, cancelled: bool = False) -> None:
         draft, side = self._draft, self._draft.thread.side
         offerer = draft.owner if side.offer is not None else self._desk.peer
         doc = {
@@ -389,17 +416,19 @@ class Conversation:
             "description": f"Agreed by your agent with {self._desk.peer}.",
             "location": terms.place,
             "stamp_ms": draft.now_ms,
-            "sequence": 0,
+            "sequence": int(cancelled),
+            "cancelled": cancelled,
         }
+        key = f"{terms.ical_uid}#cancelled" if cancelled else terms.ical_uid
         draft.add(
             "effects",
-            key=terms.ical_uid,
+            key=key,
             kind="calendar-put",
             thread=side.thread_id,
             created_ms=draft.now_ms,
             doc=doc,
         )
-        draft.effects.append(CalendarWrite(draft.owner, side.thread_id, terms.ical_uid, doc))
+        draft.effects.append(CalendarWrite(draft.owner, side.thread_id, key, doc))
 
 
 def _check_uid(offer: Message) -> None:

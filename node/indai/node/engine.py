@@ -27,11 +27,12 @@ from indai.node.crowd import Crowd
 from indai.node.draft import Reserved, ThreadState
 from indai.node.effects import Effects
 from indai.node.inbound import Inbound
-from indai.node.items import Answered, Approval, Deliver, Erasure, Item, Start, Wake, Withdrawal
+from indai.node.items import Act, Answered, Approval, Deliver, Erasure, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.store import Key, Store
 from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.messages import MeetWish
+from indai.protocol.party_state import OwnerActs
 
 MAX_BATCH = 64
 MAX_QUEUE = 1024
@@ -111,6 +112,10 @@ class Engine:
     async def withdraw(self, owner: str, thread: bytes) -> None:
         """The owner takes the matter back."""
         await self._submit(Withdrawal(owner, thread))
+
+    async def act(self, owner: str, thread: bytes, said: OwnerActs) -> None:
+        """The owner's word on what was agreed: FULFIL, CANCEL or DISPUTE."""
+        await self._submit(Act(owner, thread, said=said))
 
     async def erase(self, owner: str, thread: bytes) -> int:
         """Erase what an ended thread says; how many ledger entries that were. Refused(THREAD_OPEN) while it

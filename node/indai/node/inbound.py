@@ -25,10 +25,11 @@ from indai.protocol.quoting import quoted
 from indai.protocol.wire import strict_parse
 from indai.v1 import envelope_pb2, negotiation_pb2
 
-PAYLOADS: dict[str, type[negotiation_pb2.Move | negotiation_pb2.Commitment | negotiation_pb2.Receipt]] = {
+PAYLOADS: dict[str, type[Payload]] = {
     "move": negotiation_pb2.Move,
     "commitment": negotiation_pb2.Commitment,
     "receipt": negotiation_pb2.Receipt,
+    "event": negotiation_pb2.Event,
 }
 REFRESH_MS = 5_000
 MAX_HEAD_AGE_MS = 10 * 60_000  # meet: a key is judged at a head no older than this

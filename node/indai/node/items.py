@@ -10,6 +10,7 @@ from typing import Any
 from indai.node.inbound import Inbound
 from indai.node.outbox import Outgoing
 from indai.protocol.messages import MeetWish
+from indai.protocol.party_state import OwnerActs
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +72,13 @@ class Approval(Item):
 @dataclass(slots=True, eq=False)
 class Withdrawal(Item):
     """The owner takes the matter back."""
+
+
+@dataclass(slots=True, eq=False)
+class Act(Item):
+    """The owner says something about what was agreed."""
+
+    said: OwnerActs = field(kw_only=True)
 
 
 @dataclass(slots=True, eq=False)

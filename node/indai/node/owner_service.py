@@ -19,8 +19,8 @@ from indai.node.policies import Policies
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
-from indai.protocol.messages import END_OF_TIME_MS, MeetWish, Window, check_wish
-from indai.protocol.party_state import Phase
+from indai.protocol.messages import END_OF_TIME_MS, EventKind, MeetWish, Window, check_said, check_wish
+from indai.protocol.party_state import OwnerActs, Phase
 from indai.v1 import owner_pb2, owner_pb2_grpc
 
 CODE_LENGTH = 8
@@ -35,6 +35,10 @@ SELECT t.*, EXISTS (
 ) AS in_calendar
 FROM node.threads t WHERE t.owner = $1
 """
+
+_Saying = (
+    owner_pb2.CancelCommitmentRequest | owner_pb2.FulfilCommitmentRequest | owner_pb2.DisputeCommitmentRequest
+)
 
 
 class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
@@ -249,6 +253,54 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         async for lines in self._exporter.lines(caller(context).owner):
             yield owner_pb2.ExportOwnerResponse(lines=lines)
 
+    async def ListCommitments(
+        self, request: owner_pb2.ListCommitmentsRequest, context: Any
+    ) -> owner_pb2.ListCommitmentsResponse:
+        """What was agreed, the latest end first."""
+        owner, size = caller(context).owner, _page(request.page_size, 50)
+        before, last = _after(request.page_token, (MAX_NUMBER, "00" * 16))
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                _THREAD
+                + "AND t.phase = 'COMMITTED' AND t.end_ms IS NOT NULL AND (t.end_ms, t.thread) < ($2, $3)"
+                + " ORDER BY t.end_ms DESC, t.thread DESC LIMIT $4",
+                owner,
+                before,
+                bytes.fromhex(last),
+                size + 1,
+            )
+        token = _token(rows, size, lambda row: (row["end_ms"], row["thread"].hex()))
+        threads = [views.thread(row, self._ledger) for row in rows[:size]]
+        return owner_pb2.ListCommitmentsResponse(threads=threads, next_page_token=token)
+
+    async def CancelCommitment(
+        self, request: owner_pb2.CancelCommitmentRequest, context: Any
+    ) -> owner_pb2.CancelCommitmentResponse:
+        """Call it off, or ask for that."""
+        thread = await self._act(caller(context).owner, request, EventKind.CANCEL)
+        return owner_pb2.CancelCommitmentResponse(thread=thread)
+
+    async def FulfilCommitment(
+        self, request: owner_pb2.FulfilCommitmentRequest, context: Any
+    ) -> owner_pb2.FulfilCommitmentResponse:
+        """Say that it was kept."""
+        thread = await self._act(caller(context).owner, request, EventKind.FULFIL)
+        return owner_pb2.FulfilCommitmentResponse(thread=thread)
+
+    async def DisputeCommitment(
+        self, request: owner_pb2.DisputeCommitmentRequest, context: Any
+    ) -> owner_pb2.DisputeCommitmentResponse:
+        """Object, for the record."""
+        thread = await self._act(caller(context).owner, request, EventKind.DISPUTE)
+        return owner_pb2.DisputeCommitmentResponse(thread=thread)
+
+    async def _act(self, owner: str, request: _Saying, kind: EventKind) -> owner_pb2.Thread:
+        said = OwnerActs(kind, request.reason, request.sentence)
+        check_said(said.reason, said.sentence)
+        thread = await self._find(owner, request.thread_id)
+        await self._engine.act(owner, thread, said)
+        return await self._thread(owner, thread)
+
     async def EraseContent(
         self, request: owner_pb2.EraseContentRequest, context: Any
     ) -> owner_pb2.EraseContentResponse:
@@ -273,9 +325,9 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         if state is None:
             return None
         if state.side.phase is not Phase.COMMITTED:
-            return state.view() | {"in_calendar": False}
+            return state.view() | {"in_calendar": False, "life": None}
         done = self._effects.is_done(owner, thread)
-        return None if done is None else state.view() | {"in_calendar": done}
+        return None if done is None else state.view() | {"in_calendar": done, "life": state.side.life}
 
     async def _find(self, owner: str, prefix: str) -> bytes:
         """A thread by its id or the beginning of it."""

@@ -1,4 +1,5 @@
-"""Wakes threads whose time has come: offers that lapse, questions nobody answered, acceptances in doubt."""
+"""Wakes threads whose time has come: offers that lapse, questions nobody answered, acceptances in doubt,
+meetings that begin soon or are past due."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Timers:
             return []
         async with self._store.scope(*owners) as connection:
             rows = await connection.fetch(
-                "SELECT owner, thread FROM node.threads WHERE wake_ms <= $1 AND owner = ANY($2)"
+                "SELECT owner, thread FROM node.threads"
+                " WHERE wake_ms <= $1 AND owner = ANY($2) AND erased_ms IS NULL"
                 " ORDER BY wake_ms LIMIT $3",
                 self._clock(),
                 owners,

@@ -11,7 +11,9 @@ from zoneinfo import ZoneInfo
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.node.inbound import PAYLOADS
 from indai.protocol.envelope import parse_envelope
+from indai.protocol.lifecycle import History, State
 from indai.protocol.messages import (
+    EventBody,
     HoldBody,
     MeetTerms,
     MeetWish,
@@ -20,7 +22,7 @@ from indai.protocol.messages import (
     RejectBody,
     describe,
 )
-from indai.protocol.party_state import Phase
+from indai.protocol.party_state import Phase, Side
 from indai.protocol.quoting import quoted
 from indai.protocol.wire import strict_parse
 from indai.v1 import owner_pb2, policy_pb2
@@ -37,6 +39,16 @@ STATES = {
     Phase.WITHDRAWN: owner_pb2.THREAD_STATE_WITHDRAWN,
     Phase.LAPSED: owner_pb2.THREAD_STATE_LAPSED,
     Phase.IN_DOUBT: owner_pb2.THREAD_STATE_IN_DOUBT,
+}
+
+
+LIVES = {
+    State.COMMITTED: owner_pb2.COMMITMENT_STATE_COMMITTED,
+    State.OVERDUE: owner_pb2.COMMITMENT_STATE_OVERDUE,
+    State.FULFILLED: owner_pb2.COMMITMENT_STATE_FULFILLED,
+    State.CANCELLED: owner_pb2.COMMITMENT_STATE_CANCELLED,
+    State.SUPERSEDED: owner_pb2.COMMITMENT_STATE_SUPERSEDED,
+    State.EXPIRED: owner_pb2.COMMITMENT_STATE_EXPIRED,
 }
 
 
@@ -69,12 +81,20 @@ def terms_text(peer: str, terms: MeetTerms, zone: ZoneInfo) -> str:
     ]
     if terms.place:
         lines.append(f"  at {quoted(terms.place)}")
+    if terms.cancel_until_ms:
+        until = datetime.fromtimestamp(terms.cancel_until_ms / 1000, zone)
+        lines.append(f"  cancelled by one side alone only until {until:%a %-d %b %Y, %H:%M}")
+    if terms.due_ms:
+        due = datetime.fromtimestamp(terms.due_ms / 1000, zone)
+        lines.append(f"  due {due:%a %-d %b %Y, %H:%M}")
     return "\n".join(lines)
 
 
 def thread(row: Row, ledger: str) -> owner_pb2.Thread:
     """One row of node.threads, with `in_calendar`; `ledger` is the origin of our own ledger."""
     receipt = ours = None
+    life = _life(row)
+    gone = life is not None and life.state in (State.CANCELLED, State.SUPERSEDED)
     if row["ledger_index"] is not None:
         ours = owner_pb2.LedgerPlace(log=ledger, index=row["ledger_index"])
     if row["receipt_index"] is not None:
@@ -95,9 +115,20 @@ def thread(row: Row, ledger: str) -> owner_pb2.Thread:
         update_time=timestamp(row["updated_ms"]),
         ours=ours,
         receipt=receipt,
-        in_calendar=row["in_calendar"],
+        in_calendar=row["in_calendar"] and not gone,
         erased=row.get("erased_ms") is not None,
+        commitment_state=LIVES[life.state] if life else owner_pb2.COMMITMENT_STATE_UNSPECIFIED,
+        due_time=timestamp(life.deed.due_ms) if life else None,
+        disputed=bool(life and life.disputed),
     )
+
+
+def _life(row: Row) -> History | None:
+    """From memory as `life`, else out of the stored state; None before the deed, and once erased."""
+    if "life" in row:
+        life: History | None = row["life"]
+        return life
+    return Side.from_json(row["side"]).life if row["side"] else None
 
 
 def message(row: Row, zone: ZoneInfo) -> owner_pb2.ThreadMessage:
@@ -165,6 +196,10 @@ def _words(seen: Message, zone: ZoneInfo) -> str:
         case HoldBody() as hold:
             until = datetime.fromtimestamp(hold.deadline_ms / 1000, zone)
             return f"the owner is being asked, until {until:%a %-d %b %H:%M}"
+        case EventBody() as event:
+            asked = "asks for " if not event.seq else ""
+            said = ": ".join(filter(None, (event.reason, quoted(event.sentence) if event.sentence else "")))
+            return f"{asked}{event.kind.value}" + (f", {said}" if said else "")
         case RejectBody() as reject:
             return f"{reject.reason}: {quoted(reject.sentence)}" if reject.sentence else reject.reason
         case _:

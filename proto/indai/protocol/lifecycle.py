@@ -174,6 +174,9 @@ def _beside(history: History, message: Message, body: EventBody) -> History:
     before = [history.deed.mid, *(event.mid for event in history.chain)].index(body.prev)
     if body.seq != before + 1:
         raise _error("LIF-03", f"After event {before} comes {before + 1}, not {body.seq}")
+    if any(body_of(m).seq and m.sender == message.sender for m in history.messages):
+        raise _error("LIF-10", "A party disputes a commitment once")
+    # The first party may have numbered this party's request meanwhile: both stand, and say the same.
     return _dispute(history, message, message.sender)
 
 
@@ -190,8 +193,10 @@ def _next(history: History, message: Message, body: EventBody) -> History:
     if body.kind is EventKind.DISPUTE:
         if len(asked) > 1:
             raise _error("LIF-10", "A DISPUTE is the word of one party")
-        disputed = _dispute(history, message, asked[0].sender if asked else message.sender)
-        return replace(disputed, chain=(*history.chain, message))
+        subject = asked[0].sender if asked else message.sender
+        if any(_objector(history, event) == subject for event in history.chain):
+            raise _error("LIF-10", "A party disputes a commitment once")
+        return replace(_dispute(history, message, subject), chain=(*history.chain, message))
     pending = history.state is State.PENDING
     if body.kind is not EventKind.EXPIRE and pending != (body.kind in _TWO_PHASE):
         raise _error("LIF-11", f"A {body.kind.value} does not resolve what is {history.state.value}")
@@ -274,9 +279,16 @@ def expires_ms(history: History) -> int:
     return history.deed.due_ms + later
 
 
+def _objector(history: History, event: Message) -> str:
+    """Whose DISPUTE a numbered event is; "" for any other."""
+    body = body_of(event)
+    if body.kind is not EventKind.DISPUTE:
+        return ""
+    request = history.find(body.requests[0]) if body.requests else None
+    return request.sender if request else event.sender
+
+
 def _dispute(history: History, message: Message, subject: str) -> History:
-    if subject in history.disputed:
-        raise _error("LIF-10", "A party disputes a commitment once")
     return replace(history, messages=(*history.messages, message), disputed=history.disputed | {subject})
 
 

@@ -269,6 +269,13 @@ def check_terms(terms: MeetTerms) -> None:
         raise _malformed("NEG-04", "The meeting is due before its end or more than 366 days after it")
 
 
+def check_said(reason: str, sentence: str) -> None:
+    """Refuse what may not stand in an event; raises ProtocolError(MALFORMED) with LIF-01 or NEG-02."""
+    if reason and not _REASON.fullmatch(reason):
+        raise _malformed("LIF-01", f"A reason is a name in capitals, not {quoted(reason)}")
+    _check_text("sentence", sentence, MAX_SENTENCE)
+
+
 def _describe_commitment(payload: negotiation_pb2.Commitment, mid: bytes, signatures: int) -> Message:
     subjects = tuple(party.subject_id for party in payload.parties)
     if len(subjects) != 2 or len(set(subjects)) != 2:
@@ -376,9 +383,7 @@ def _read_event(payload: negotiation_pb2.Event) -> EventBody:
         raise _malformed("LIF-01", "A SUPERSEDE, and nothing else, names the commitment that follows")
     if (kind is EventKind.POST) != bool(payload.posted_minor):
         raise _malformed("LIF-01", "A POST, and nothing else, has an amount")
-    if payload.reason and not _REASON.fullmatch(payload.reason):
-        raise _malformed("LIF-01", f"A reason is a name in capitals, not {quoted(payload.reason)}")
-    _check_text("sentence", payload.sentence, MAX_SENTENCE)
+    check_said(payload.reason, payload.sentence)
     return EventBody(
         payload.commitment,
         kind,

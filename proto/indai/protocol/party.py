@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+from indai.protocol import party_life
 from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.header import GRACE_MS
 from indai.protocol.messages import (
@@ -44,6 +45,7 @@ from indai.protocol.party_state import (
     Event,
     HostAnswers,
     Outcome,
+    OwnerActs,
     OwnerAnswers,
     OwnerStarts,
     OwnerWithdraws,
@@ -60,6 +62,7 @@ from indai.protocol.party_state import (
     Tell,
     Tick,
     WriteCalendar,
+    begin_life,
 )
 
 WISH_LIFE_MS = DAY_MS
@@ -96,6 +99,11 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
             return _host_answers(side, event, now_ms)
         case Sent(message):
             return _sent(side, message, now_ms)
+        case OwnerActs():
+            if side.life is None:
+                what = "There is no commitment here yet."
+                raise Refused(Reason.ILLEGAL_MOVE, what, hint="see: indai threads")
+            return party_life.act(side, event, now_ms)
         case OwnerAnswers(approved):
             return _owner_answers(side, approved, now_ms)
         case OwnerWithdraws():
@@ -106,6 +114,8 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
 
 def wakes_at(side: Side) -> int | None:
     """When a Tick is due next, ms; None when only a message or the owner can change anything."""
+    if side.life is not None:
+        return party_life.wakes_at(side)
     if side.phase.ended or side.phase is Phase.IN_DOUBT:
         return None
     if side.phase is Phase.ASKING_OWNER:
@@ -243,6 +253,11 @@ def _receive(side: Side | None, message: Message, now_ms: int) -> Next:
             Role.RESPONDER, message.recipient, message.sender, message.thread, Phase.NEGOTIATING, thread
         )
         return _our_turn(side, now_ms)
+    if message.move is Move.EVENT:
+        if side.life is None:
+            what = "The commitment that the event is about does not stand here yet."
+            raise ProtocolError(Reason.OUT_OF_ORDER, what, rule="LIF-02")
+        return party_life.receive(side, message, now_ms)
     if side.thread is None:
         what = "The thread has not been proposed yet."
         raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="NEG-10")
@@ -332,6 +347,7 @@ def _committed(side: Side, thread: Thread) -> Next:
     if side.reserved is None or not isinstance(terms, MeetTerms):
         raise RuntimeError("a commitment without a reservation")
     done = replace(side, phase=Phase.COMMITTED, reserved=None, terms=terms, question=None, deadline_ms=0)
+    done = replace(done, life=begin_life(thread))
     mid = thread.standing.mid
     return done, (Consume(terms), WriteCalendar(terms), Commit(mid), Tell("The meeting is confirmed."))
 
@@ -378,6 +394,8 @@ def _send(side: Side, move: Move, body: Body | None, life_ms: int, in_reply_to: 
 def _sent(side: Side, message: Message, now_ms: int) -> Next:
     if side.sending is not message.move or message.sender != side.owner:
         raise RuntimeError(f"no {message.move.name} was to be sent")
+    if message.move is Move.EVENT:
+        return party_life.sent(side, message, now_ms)
     thread = apply(side.thread, message, now_ms) if side.thread else open_thread(message)
     side = replace(side, thread=thread, sending=None)
     if thread.status is Status.IMPASSE and not side.phase.ended:
@@ -391,6 +409,8 @@ def _tick(side: Side, now_ms: int) -> Next:
     due_ms = wakes_at(side)
     if due_ms is None or now_ms < due_ms:
         return side, ()
+    if side.life is not None:
+        return party_life.tick(side, now_ms)
     if side.phase is Phase.ASKING_OWNER:
         return _refuse(side, DECLINED)  # a silent owner is a no (NEG-33)
     if side.phase is Phase.AWAITING_RECEIPT:

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
+from indai.protocol import lifecycle
+from indai.protocol.lifecycle import History, deed_of_meeting
 from indai.protocol.messages import (
+    END_OF_TIME_MS,
     MAX_OFFER_LIFE_MS,
     Body,
+    EventBody,
+    EventKind,
     HoldBody,
     MeetTerms,
     MeetWish,
@@ -117,6 +122,16 @@ class OwnerWithdraws:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerActs:
+    """Our owner says FULFIL, CANCEL or DISPUTE of what was agreed; `reason` is a name in capitals or
+    empty."""
+
+    kind: EventKind
+    reason: str = ""
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """A Send has been built, signed and put in the outbox; this is what it says."""
 
@@ -128,7 +143,9 @@ class Tick:
     """Time has passed; due at `party.wakes_at`."""
 
 
-Event: TypeAlias = OwnerStarts | Received | HostAnswers | OwnerAnswers | OwnerWithdraws | Sent | Tick
+Event: TypeAlias = (
+    OwnerStarts | Received | HostAnswers | OwnerAnswers | OwnerWithdraws | OwnerActs | Sent | Tick
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +232,49 @@ class Resend:
     mid: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Append the leaf of this event, just stored, to our own ledger."""
+
+    mid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unbook:
+    """The slot of a meeting that was agreed is free again."""
+
+    terms: MeetTerms
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCalendar:
+    """Mark the event as cancelled, idempotent by its UID, after the transaction."""
+
+    terms: MeetTerms
+
+
+@dataclass(frozen=True, slots=True)
+class Remind:
+    """Tell our owner that this begins soon."""
+
+    terms: MeetTerms
+
+
 Effect: TypeAlias = (
-    Consult | Send | AskOwner | Reserve | Consume | Release | Commit | WriteCalendar | Tell | Resend
+    Consult
+    | Send
+    | AskOwner
+    | Reserve
+    | Consume
+    | Release
+    | Commit
+    | WriteCalendar
+    | Tell
+    | Resend
+    | Record
+    | Unbook
+    | CancelCalendar
+    | Remind
 )
 
 
@@ -225,7 +283,8 @@ class Side:
     """One party's state. `thread` is None until our first message is signed.
 
     `terms` is what the host or our owner was last asked about, `reserved` the slot we hold, `offer` the
-    decision about our own offer, `deadline_ms` our owner's. `question`, `approved` and `sending` are set
+    decision about our own offer, `deadline_ms` our owner's,
+    `life` what has happened since the deed. `question`, `approved` and `sending` are set
     only between the steps of one transaction, never in a stored state.
     """
 
@@ -240,6 +299,8 @@ class Side:
     offer: OfferState | None = None
     deadline_ms: int = 0
     reason: str = ""
+    life: History | None = None
+    reminded: bool = False
     question: Question | None = None
     approved: bool = False
     sending: Move | None = None
@@ -263,6 +324,8 @@ class Side:
             "offer": self.offer.value if self.offer else None,
             "deadline_ms": self.deadline_ms,
             "reason": self.reason,
+            "events": [_message_to_json(message) for message in self.life.messages] if self.life else [],
+            "reminded": self.reminded,
         }
         return json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
@@ -272,19 +335,48 @@ class Side:
         fields = json.loads(text)
         reserved = _body_from_json(fields["reserved"])
         terms = _body_from_json(fields["terms"])
+        thread = _fold([_message_from_json(message) for message in fields["messages"]])
         return cls(
             role=Role(fields["role"]),
             owner=fields["owner"],
             peer=fields["peer"],
             thread_id=bytes.fromhex(fields["thread_id"]),
             phase=Phase(fields["phase"]),
-            thread=_fold([_message_from_json(message) for message in fields["messages"]]),
+            thread=thread,
             terms=terms if isinstance(terms, MeetWish | MeetTerms) else None,
             reserved=reserved if isinstance(reserved, MeetTerms) else None,
             offer=OfferState(fields["offer"]) if fields["offer"] else None,
             deadline_ms=fields["deadline_ms"],
             reason=fields["reason"],
+            life=_relive(thread, fields.get("events", []))
+            if fields["phase"] == Phase.COMMITTED.value
+            else None,
+            reminded=fields.get("reminded", False),
         )
+
+    def knows(self, message: Message) -> bool:
+        """Whether the message is part of what is stored."""
+        if message.move is Move.EVENT:
+            return self.life is not None and self.life.find(message.mid) is not None
+        return self.thread is not None and self.thread.find(*message.identity) is not None
+
+
+def begin_life(thread: Thread) -> History:
+    """The life of what the thread has agreed; raises RuntimeError if nothing was."""
+    offer = thread.offer
+    if offer is None or not isinstance(offer.body, MeetTerms):
+        raise RuntimeError("nothing was agreed")
+    return lifecycle.committed(deed_of_meeting(offer.mid, offer.sender, offer.recipient, offer.body))
+
+
+def _relive(thread: Thread | None, events: list[dict[str, Any]]) -> History:
+    """The life again. Nothing is from the future here: it was judged when it came."""
+    if thread is None:
+        raise RuntimeError("nothing was agreed")
+    history = begin_life(thread)
+    for fields in events:
+        history = lifecycle.apply(history, _message_from_json(fields), END_OF_TIME_MS)
+    return history
 
 
 def _fold(messages: list[Message]) -> Thread | None:
@@ -311,6 +403,8 @@ _NAMES = {body: name for name, body in _BODIES.items()}
 def _body_to_json(body: Body | None) -> dict[str, Any] | None:
     if body is None:
         return None
+    if isinstance(body, EventBody):
+        return _event_to_json(body)
     fields: dict[str, Any] = {"kind": _NAMES[type(body)]}
     for name in body.__match_args__:
         value = getattr(body, name)
@@ -322,9 +416,40 @@ def _body_to_json(body: Body | None) -> dict[str, Any] | None:
     return fields
 
 
+def _event_to_json(body: EventBody) -> dict[str, Any]:
+    return {
+        "kind": "event",
+        "event": body.kind.value,
+        "commitment": body.commitment.hex(),
+        "seq": body.seq,
+        "prev": body.prev.hex(),
+        "requests": [mid.hex() for mid in body.requests],
+        "reason": body.reason,
+        "sentence": body.sentence,
+        "superseded_by": body.superseded_by.hex(),
+        "posted_minor": body.posted_minor,
+    }
+
+
+def _event_from_json(fields: dict[str, Any]) -> EventBody:
+    return EventBody(
+        commitment=bytes.fromhex(fields["commitment"]),
+        kind=EventKind(fields["event"]),
+        seq=fields["seq"],
+        prev=bytes.fromhex(fields["prev"]),
+        requests=tuple(bytes.fromhex(mid) for mid in fields["requests"]),
+        reason=fields["reason"],
+        sentence=fields["sentence"],
+        superseded_by=bytes.fromhex(fields["superseded_by"]),
+        posted_minor=fields["posted_minor"],
+    )
+
+
 def _body_from_json(fields: dict[str, Any] | None) -> Body | None:
     if fields is None:
         return None
+    if fields["kind"] == "event":
+        return _event_from_json(fields)
     values = {name: value for name, value in fields.items() if name != "kind"}
     if "windows" in values:
         values["windows"] = tuple(Window(*window) for window in values["windows"])

@@ -333,6 +333,14 @@ _RULES = (
     ),
     Rule("LIF-13", "An event that comes again has no effect.", _LIFE),
     Rule("LIF-14", "A party has at most 8 requests for one commitment.", _LIFE),
+    Rule("LIF-20", "The first party grants at once what the terms let the other do alone.", _LIFE),
+    Rule("LIF-21", "A request that the first party leaves unanswered becomes a DISPUTE.", _LIFE),
+    Rule("LIF-22", "Each event is a leaf in both ledgers, and a cancelled meeting frees its slot.", _LIFE),
+    Rule(
+        "LIF-23",
+        "Owners are reminded once, before the start; past due and a day of grace it is OVERDUE.",
+        _LIFE,
+    ),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _RULES}

@@ -75,6 +75,46 @@ THREAD_STATE_IN_DOUBT: ThreadState.ValueType  # 9
 """Accepted, and the offerer has been silent past the grace."""
 Global___ThreadState: _TypeAlias = ThreadState  # noqa: Y015
 
+class _CommitmentState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CommitmentStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CommitmentState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMMITMENT_STATE_UNSPECIFIED: _CommitmentState.ValueType  # 0
+    """There is none, or it was erased."""
+    COMMITMENT_STATE_COMMITTED: _CommitmentState.ValueType  # 1
+    """It stands."""
+    COMMITMENT_STATE_OVERDUE: _CommitmentState.ValueType  # 2
+    """It stands, and is past due."""
+    COMMITMENT_STATE_FULFILLED: _CommitmentState.ValueType  # 3
+    """It was kept."""
+    COMMITMENT_STATE_CANCELLED: _CommitmentState.ValueType  # 4
+    """It was called off."""
+    COMMITMENT_STATE_SUPERSEDED: _CommitmentState.ValueType  # 5
+    """Another one took its place."""
+    COMMITMENT_STATE_EXPIRED: _CommitmentState.ValueType  # 6
+    """Its time is over, and nobody said that it was kept."""
+
+class CommitmentState(_CommitmentState, metaclass=_CommitmentStateEnumTypeWrapper):
+    """Where a commitment is in its life."""
+
+COMMITMENT_STATE_UNSPECIFIED: CommitmentState.ValueType  # 0
+"""There is none, or it was erased."""
+COMMITMENT_STATE_COMMITTED: CommitmentState.ValueType  # 1
+"""It stands."""
+COMMITMENT_STATE_OVERDUE: CommitmentState.ValueType  # 2
+"""It stands, and is past due."""
+COMMITMENT_STATE_FULFILLED: CommitmentState.ValueType  # 3
+"""It was kept."""
+COMMITMENT_STATE_CANCELLED: CommitmentState.ValueType  # 4
+"""It was called off."""
+COMMITMENT_STATE_SUPERSEDED: CommitmentState.ValueType  # 5
+"""Another one took its place."""
+COMMITMENT_STATE_EXPIRED: CommitmentState.ValueType  # 6
+"""Its time is over, and nobody said that it was kept."""
+Global___CommitmentState: _TypeAlias = CommitmentState  # noqa: Y015
+
 @_typing.final
 class StartMeetRequest(_message.Message):
     """Request."""
@@ -172,6 +212,9 @@ class Thread(_message.Message):
     RECEIPT_FIELD_NUMBER: _builtins.int
     IN_CALENDAR_FIELD_NUMBER: _builtins.int
     ERASED_FIELD_NUMBER: _builtins.int
+    COMMITMENT_STATE_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
+    DISPUTED_FIELD_NUMBER: _builtins.int
     thread_id: _builtins.str
     """Hex of the thread id."""
     peer: _builtins.str
@@ -194,6 +237,10 @@ class Thread(_message.Message):
     """True when the event has been written into the calendar file."""
     erased: _builtins.bool
     """True when the owner has erased what it said."""
+    commitment_state: Global___CommitmentState.ValueType
+    """Where the commitment is in its life, once there is one."""
+    disputed: _builtins.bool
+    """True when a party objects."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """The agreed or offered start; absent before an offer."""
@@ -218,6 +265,10 @@ class Thread(_message.Message):
     def receipt(self) -> Global___LedgerPlace:
         """The offerer's."""
 
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """When it is due."""
+
     def __init__(
         self,
         *,
@@ -238,10 +289,13 @@ class Thread(_message.Message):
         receipt: Global___LedgerPlace | None = ...,
         in_calendar: _builtins.bool = ...,
         erased: _builtins.bool = ...,
+        commitment_state: Global___CommitmentState.ValueType = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
+        disputed: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "ours", b"ours", "receipt", b"receipt", "start_time", b"start_time", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "due_time", b"due_time", "end_time", b"end_time", "ours", b"ours", "receipt", b"receipt", "start_time", b"start_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment_mid", b"commitment_mid", "create_time", b"create_time", "end_time", b"end_time", "erased", b"erased", "in_calendar", b"in_calendar", "kind", b"kind", "ours", b"ours", "outgoing", b"outgoing", "peer", b"peer", "reason", b"reason", "receipt", b"receipt", "start_time", b"start_time", "state", b"state", "thread_id", b"thread_id", "title", b"title", "update_time", b"update_time", "words", b"words"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment_mid", b"commitment_mid", "commitment_state", b"commitment_state", "create_time", b"create_time", "disputed", b"disputed", "due_time", b"due_time", "end_time", b"end_time", "erased", b"erased", "in_calendar", b"in_calendar", "kind", b"kind", "ours", b"ours", "outgoing", b"outgoing", "peer", b"peer", "reason", b"reason", "receipt", b"receipt", "start_time", b"start_time", "state", b"state", "thread_id", b"thread_id", "title", b"title", "update_time", b"update_time", "words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1309,3 +1363,219 @@ class OperatorServiceCheckLedgerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OperatorServiceCheckLedgerResponse: _TypeAlias = OperatorServiceCheckLedgerResponse  # noqa: Y015
+
+@_typing.final
+class ListCommitmentsRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most this many; 0 means 50, 500 the most."""
+    page_token: _builtins.str
+    """From the page before."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCommitmentsRequest: _TypeAlias = ListCommitmentsRequest  # noqa: Y015
+
+@_typing.final
+class ListCommitmentsResponse(_message.Message):
+    """A page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREADS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def threads(self) -> _containers.RepeatedCompositeFieldContainer[Global___Thread]:
+        """The threads in which they were agreed, the latest end first."""
+
+    def __init__(
+        self,
+        *,
+        threads: _abc.Iterable[Global___Thread] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "threads", b"threads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCommitmentsResponse: _TypeAlias = ListCommitmentsResponse  # noqa: Y015
+
+@_typing.final
+class CancelCommitmentRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Hex of the thread's id, or an unambiguous prefix of at least 6 characters."""
+    reason: _builtins.str
+    """Machine-readable, in capitals; may be empty."""
+    sentence: _builtins.str
+    """One sentence for the other owner; at most 300 characters."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "sentence", b"sentence", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelCommitmentRequest: _TypeAlias = CancelCommitmentRequest  # noqa: Y015
+
+@_typing.final
+class CancelCommitmentResponse(_message.Message):
+    """The thread afterwards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def thread(self) -> Global___Thread:
+        """The thread."""
+
+    def __init__(
+        self,
+        *,
+        thread: Global___Thread | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelCommitmentResponse: _TypeAlias = CancelCommitmentResponse  # noqa: Y015
+
+@_typing.final
+class FulfilCommitmentRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Hex of the thread's id, or an unambiguous prefix of at least 6 characters."""
+    reason: _builtins.str
+    """Machine-readable, in capitals; may be empty."""
+    sentence: _builtins.str
+    """One sentence for the other owner; at most 300 characters."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "sentence", b"sentence", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FulfilCommitmentRequest: _TypeAlias = FulfilCommitmentRequest  # noqa: Y015
+
+@_typing.final
+class FulfilCommitmentResponse(_message.Message):
+    """The thread afterwards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def thread(self) -> Global___Thread:
+        """The thread."""
+
+    def __init__(
+        self,
+        *,
+        thread: Global___Thread | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FulfilCommitmentResponse: _TypeAlias = FulfilCommitmentResponse  # noqa: Y015
+
+@_typing.final
+class DisputeCommitmentRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Hex of the thread's id, or an unambiguous prefix of at least 6 characters."""
+    reason: _builtins.str
+    """Machine-readable, in capitals; may be empty."""
+    sentence: _builtins.str
+    """One sentence for the other owner; at most 300 characters."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "sentence", b"sentence", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisputeCommitmentRequest: _TypeAlias = DisputeCommitmentRequest  # noqa: Y015
+
+@_typing.final
+class DisputeCommitmentResponse(_message.Message):
+    """The thread afterwards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def thread(self) -> Global___Thread:
+        """The thread."""
+
+    def __init__(
+        self,
+        *,
+        thread: Global___Thread | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisputeCommitmentResponse: _TypeAlias = DisputeCommitmentResponse  # noqa: Y015

@@ -85,6 +85,26 @@ class OwnerServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.ListJournalRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.ListJournalResponse.FromString,
                 _registered_method=True)
+        self.ListCommitments = channel.unary_unary(
+                '/indai.v1.OwnerService/ListCommitments',
+                request_serializer=indai_dot_v1_dot_owner__pb2.ListCommitmentsRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.ListCommitmentsResponse.FromString,
+                _registered_method=True)
+        self.CancelCommitment = channel.unary_unary(
+                '/indai.v1.OwnerService/CancelCommitment',
+                request_serializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentResponse.FromString,
+                _registered_method=True)
+        self.FulfilCommitment = channel.unary_unary(
+                '/indai.v1.OwnerService/FulfilCommitment',
+                request_serializer=indai_dot_v1_dot_owner__pb2.FulfilCommitmentRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.FulfilCommitmentResponse.FromString,
+                _registered_method=True)
+        self.DisputeCommitment = channel.unary_unary(
+                '/indai.v1.OwnerService/DisputeCommitment',
+                request_serializer=indai_dot_v1_dot_owner__pb2.DisputeCommitmentRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.DisputeCommitmentResponse.FromString,
+                _registered_method=True)
         self.EraseContent = channel.unary_unary(
                 '/indai.v1.OwnerService/EraseContent',
                 request_serializer=indai_dot_v1_dot_owner__pb2.EraseContentRequest.SerializeToString,
@@ -171,6 +191,34 @@ class OwnerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListCommitments(self, request, context):
+        """What was agreed, whatever became of it; the latest due time first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelCommitment(self, request, context):
+        """Calls a commitment off: alone as long as its terms allow, later by asking the other side.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FulfilCommitment(self, request, context):
+        """Says that a commitment was kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DisputeCommitment(self, request, context):
+        """Objects to a commitment or to what was said about it. Changes no state.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def EraseContent(self, request, context):
         """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
         other party's copy and the event in the calendar.
@@ -238,6 +286,26 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     servicer.ListJournal,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.ListJournalRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.ListJournalResponse.SerializeToString,
+            ),
+            'ListCommitments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCommitments,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.ListCommitmentsRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.ListCommitmentsResponse.SerializeToString,
+            ),
+            'CancelCommitment': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelCommitment,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentResponse.SerializeToString,
+            ),
+            'FulfilCommitment': grpc.unary_unary_rpc_method_handler(
+                    servicer.FulfilCommitment,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.FulfilCommitmentRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.FulfilCommitmentResponse.SerializeToString,
+            ),
+            'DisputeCommitment': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisputeCommitment,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.DisputeCommitmentRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.DisputeCommitmentResponse.SerializeToString,
             ),
             'EraseContent': grpc.unary_unary_rpc_method_handler(
                     servicer.EraseContent,
@@ -521,6 +589,114 @@ class OwnerService:
             '/indai.v1.OwnerService/ListJournal',
             indai_dot_v1_dot_owner__pb2.ListJournalRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.ListJournalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCommitments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/ListCommitments',
+            indai_dot_v1_dot_owner__pb2.ListCommitmentsRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.ListCommitmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelCommitment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/CancelCommitment',
+            indai_dot_v1_dot_owner__pb2.CancelCommitmentRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.CancelCommitmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FulfilCommitment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/FulfilCommitment',
+            indai_dot_v1_dot_owner__pb2.FulfilCommitmentRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.FulfilCommitmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DisputeCommitment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/DisputeCommitment',
+            indai_dot_v1_dot_owner__pb2.DisputeCommitmentRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.DisputeCommitmentResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,14 @@ class OwnerServiceStub:
     """Compiles, stores and activates the owner's rules."""
     ListJournal: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListJournalRequest, _owner_pb2.ListJournalResponse]
     """The owner's log: decisions, refusals and what was refused of peers, newest first."""
+    ListCommitments: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListCommitmentsRequest, _owner_pb2.ListCommitmentsResponse]
+    """What was agreed, whatever became of it; the latest due time first."""
+    CancelCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.CancelCommitmentRequest, _owner_pb2.CancelCommitmentResponse]
+    """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
+    FulfilCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.FulfilCommitmentRequest, _owner_pb2.FulfilCommitmentResponse]
+    """Says that a commitment was kept."""
+    DisputeCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.DisputeCommitmentRequest, _owner_pb2.DisputeCommitmentResponse]
+    """Objects to a commitment or to what was said about it. Changes no state."""
     EraseContent: _grpc.UnaryUnaryMultiCallable[_owner_pb2.EraseContentRequest, _owner_pb2.EraseContentResponse]
     """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
     other party's copy and the event in the calendar.
@@ -85,6 +93,14 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     """Compiles, stores and activates the owner's rules."""
     ListJournal: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListJournalRequest, _owner_pb2.ListJournalResponse]  # type: ignore[assignment]
     """The owner's log: decisions, refusals and what was refused of peers, newest first."""
+    ListCommitments: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListCommitmentsRequest, _owner_pb2.ListCommitmentsResponse]  # type: ignore[assignment]
+    """What was agreed, whatever became of it; the latest due time first."""
+    CancelCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.CancelCommitmentRequest, _owner_pb2.CancelCommitmentResponse]  # type: ignore[assignment]
+    """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
+    FulfilCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.FulfilCommitmentRequest, _owner_pb2.FulfilCommitmentResponse]  # type: ignore[assignment]
+    """Says that a commitment was kept."""
+    DisputeCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.DisputeCommitmentRequest, _owner_pb2.DisputeCommitmentResponse]  # type: ignore[assignment]
+    """Objects to a commitment or to what was said about it. Changes no state."""
     EraseContent: _aio.UnaryUnaryMultiCallable[_owner_pb2.EraseContentRequest, _owner_pb2.EraseContentResponse]  # type: ignore[assignment]
     """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
     other party's copy and the event in the calendar.
@@ -174,6 +190,38 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.ListJournalResponse, _abc.Awaitable[_owner_pb2.ListJournalResponse]]:
         """The owner's log: decisions, refusals and what was refused of peers, newest first."""
+
+    @_abc_1.abstractmethod
+    def ListCommitments(
+        self,
+        request: _owner_pb2.ListCommitmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.ListCommitmentsResponse, _abc.Awaitable[_owner_pb2.ListCommitmentsResponse]]:
+        """What was agreed, whatever became of it; the latest due time first."""
+
+    @_abc_1.abstractmethod
+    def CancelCommitment(
+        self,
+        request: _owner_pb2.CancelCommitmentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.CancelCommitmentResponse, _abc.Awaitable[_owner_pb2.CancelCommitmentResponse]]:
+        """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
+
+    @_abc_1.abstractmethod
+    def FulfilCommitment(
+        self,
+        request: _owner_pb2.FulfilCommitmentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.FulfilCommitmentResponse, _abc.Awaitable[_owner_pb2.FulfilCommitmentResponse]]:
+        """Says that a commitment was kept."""
+
+    @_abc_1.abstractmethod
+    def DisputeCommitment(
+        self,
+        request: _owner_pb2.DisputeCommitmentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.DisputeCommitmentResponse, _abc.Awaitable[_owner_pb2.DisputeCommitmentResponse]]:
+        """Objects to a commitment or to what was said about it. Changes no state."""
 
     @_abc_1.abstractmethod
     def EraseContent(

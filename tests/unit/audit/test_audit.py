@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -23,7 +24,7 @@ from indai.protocol.envelope import Envelope, cosign, parse_envelope, seal
 from indai.protocol.errors import Reason, Unavailable
 from indai.protocol.handlestate import AgentKey
 from indai.protocol.leaf import LeafKind
-from indai.protocol.operations import UPDATE, build_operation
+from indai.protocol.operations import CREATE, UPDATE, build_operation
 from indai.protocol.registryleaf import RegistryLeaf, encode_registry_leaf
 from indai.v1 import envelope_pb2, policy_pb2
 from indai.v1 import negotiation_pb2 as pb
@@ -36,10 +37,12 @@ from .worlds import (
     NOW,
     YAML,
     Deal,
+    Life,
     Mirror,
     World,
     activate,
     key,
+    person,
     reseal,
     sixteen,
 )
@@ -359,6 +362,115 @@ def decision_about_another_meeting() -> World:
     return bent(decision=bend)
 
 
+CAROL = "ind.ai/carol"
+
+
+def lived() -> Life:
+    """An honest deal, and what may happen to it from here."""
+    deal = Deal(World())
+    return Life(deal, deal.run().mid)
+
+
+def happened(kind: str, at_ms: int = NOW + HOUR, **fields: Any) -> Callable[[], World]:
+    """A world in which bob records an event of this kind."""
+
+    def make() -> World:
+        life = lived()
+        life.at_ms = at_ms
+        life.happen(life.event(kind, **fields))
+        return life.deal.world
+
+    return make
+
+
+def forged_cancel() -> World:
+    """Bob's key id, and a signature that is not his."""
+    life = lived()
+    forged = envelope_pb2.Envelope.FromString(life.event("CANCEL").raw)
+    forged.signatures[0].sig = b"\x01" + forged.signatures[0].sig[1:]
+    life.happen(parse_envelope(forged.SerializeToString(deterministic=True)))
+    return life.deal.world
+
+
+def event_of_a_skipped_number() -> World:
+    life = lived()
+    life.happen(life.event("CANCEL", seq=2, prev=b"\x07" * 32))
+    return life.deal.world
+
+
+def two_events_under_one_number() -> World:
+    life = lived()
+    life.happen(life.event("CANCEL"))
+    life.seq, life.prev = 0, b""
+    life.happen(life.event("DISPUTE"))
+    return life.deal.world
+
+
+def event_numbered_by_the_other_party() -> World:
+    life = lived()
+    life.happen(life.event("CANCEL", ALICE, seq=1), ALICE)
+    return life.deal.world
+
+
+def expiry_signed_by_the_other_party() -> World:
+    life = lived()
+    life.at_ms = NOW + 40 * DAY
+    life.happen(life.event("EXPIRE", ALICE, seq=1), ALICE)
+    return life.deal.world
+
+
+def event_by_a_stranger() -> World:
+    """Carol is in the registry, and no party: her event is in bob's ledger all the same."""
+    life = lived()
+    world = life.deal.world
+    carol = dataclasses.replace(world.a, owner=CAROL)
+    world.registry.submit(CREATE, CAROL, person(carol), NOW - DAY)
+    envelope = life.event("CANCEL", CAROL, seq=1)
+    world.b.add(LeafKind.COMMITMENT, BOB, envelope.mid, envelope.raw, life.at_ms)
+    return world
+
+
+def cancel_by_one_party_too_late() -> World:
+    return happened("CANCEL", NOW + DAY + 1)()
+
+
+def cancel_for_a_request_that_nobody_made() -> World:
+    return happened("CANCEL", NOW + DAY + 1, requests=[b"\x09" * 32])()
+
+
+def event_recorded_before_it_was_issued() -> World:
+    """Bob dates his OVERDUE into the future, so that it would be in time."""
+    life = lived()
+    recorded_ms, life.at_ms = life.at_ms, NOW + 3 * DAY
+    envelope = life.event("OVERDUE")
+    life.at_ms = recorded_ms
+    life.happen(envelope)
+    return life.deal.world
+
+
+def event_before_its_deed() -> World:
+    deal = Deal(World())
+    life = Life(deal, deal.agreed().mid, at_ms=NOW)
+    envelope = life.event("CANCEL")
+    deal.world.b.add(LeafKind.COMMITMENT, BOB, envelope.mid, envelope.raw, NOW)
+    deal.run()
+    life.happen(envelope, leaves="a")
+    return deal.world
+
+
+def cancel_in_one_ledger_only() -> World:
+    life = lived()
+    life.happen(life.event("CANCEL"), leaves="b")
+    return life.deal.world
+
+
+def event_of_nothing_shown() -> World:
+    life = lived()
+    life.mid = b"\x05" * 32
+    life.happen(life.event("CANCEL"))
+    return life.deal.world
+
+
 LIES: list[tuple[str, Callable[[], World], Verdict]] = [
     ("registry-head", registry_of_somebody_else, Verdict.INCONCLUSIVE),
     ("registry-tree", registry_entry_not_under_its_head, Verdict.VALID),
@@ -402,11 +514,26 @@ LIES: list[tuple[str, Callable[[], World], Verdict]] = [
     ("permitted", lambda: bent(minutes=150), Verdict.INVALID),
     ("permitted", lambda: bent(minutes=240), Verdict.INVALID),
     ("order", lambda: bent(decides_first=False), Verdict.INVALID),
+    ("order", event_before_its_deed, Verdict.INVALID),
+    ("parties", happened("CANCEL", signer=ALICE), Verdict.INVALID),
+    ("signature", forged_cancel, Verdict.INVALID),
+    ("event-chain", event_of_a_skipped_number, Verdict.INVALID),
+    ("event-chain", two_events_under_one_number, Verdict.CONTESTED),
+    ("event-signer", event_numbered_by_the_other_party, Verdict.INVALID),
+    ("event-signer", expiry_signed_by_the_other_party, Verdict.INVALID),
+    ("event-signer", event_by_a_stranger, Verdict.INVALID),
+    ("event-rule", happened("OVERDUE", NOW + DAY + HOUR), Verdict.INVALID),
+    ("event-rule", happened("FULFIL"), Verdict.INVALID),
+    ("event-rule", cancel_by_one_party_too_late, Verdict.INVALID),
+    ("event-rule", cancel_for_a_request_that_nobody_made, Verdict.INVALID),
+    ("event-rule", event_recorded_before_it_was_issued, Verdict.INVALID),
 ]
 GAPS: list[tuple[str, Callable[[], World], Verdict]] = [
     ("unopened", receipts_leaf_hidden, Verdict.UNOPENED),
     ("receipt", no_receipt, Verdict.UNCONFIRMED),
     ("held", missing_in_one_ledger, Verdict.UNCONFIRMED),
+    ("event-held", cancel_in_one_ledger_only, Verdict.UNCONFIRMED),
+    ("event-held", event_of_nothing_shown, Verdict.VALID),
 ]
 
 
@@ -419,6 +546,28 @@ def test_an_honest_world_is_valid(tmp_path: Path) -> None:
     assert report.counts.opened == 6
     assert report.counts.decisions == 2
     assert (report.counts.threads, report.counts.messages) == (2, 8)
+
+
+def test_what_may_happen_after_the_deed_changes_no_verdict(tmp_path: Path) -> None:
+    """Overdue, then both agree to call it off, and alice objects beside it."""
+    life = lived()
+    life.at_ms = NOW + DAY + 30 * 60_000 + DAY
+    life.happen(life.event("OVERDUE"))
+    asked = life.happen(life.event("CANCEL", ALICE), ALICE)
+    dispute = life.event("DISPUTE", ALICE, seq=2)
+    life.happen(life.event("CANCEL", requests=[asked.mid]))
+    life.happen(dispute, ALICE)
+    report = life.deal.world.audit(tmp_path)
+    assert [finding.to_json() for finding in report.findings] == []
+    (judged,) = report.commitments
+    assert (judged.verdict, judged.state, judged.disputed) == (Verdict.VALID, "CANCELLED", True)
+    assert (judged.to_json()["state"], report.exit_status) == ("CANCELLED", 0)
+    assert any("cancelled, disputed" in text for _, text in report.lines())
+
+
+def test_two_events_under_one_number_are_proof_of_fraud(tmp_path: Path) -> None:
+    report = two_events_under_one_number().audit(tmp_path)
+    assert report.severity is Severity.FRAUD
 
 
 @pytest.mark.parametrize(("check", "lie", "verdict"), LIES)

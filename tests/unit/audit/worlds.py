@@ -412,5 +412,55 @@ class Deal:
         return accepted
 
 
-def sealed(kind: str, message: pb.Move | pb.Commitment | pb.Receipt, signer: str) -> Envelope:
+@dataclass
+class Life:
+    """What happens to a deal after the deed. Bob offered it, so he numbers; a test may bend any field."""
+
+    deal: Deal
+    mid: bytes
+    at_ms: int = NOW + HOUR
+    seq: int = 0
+    prev: bytes = b""
+    step: int = 100
+
+    def event(
+        self,
+        kind: str,
+        sender: str = BOB,
+        signer: str = "",
+        requests: Sequence[bytes] = (),
+        seq: int | None = None,
+        prev: bytes = b"",
+    ) -> Envelope:
+        """An event of bob, or a request (or with `seq` a dispute) of somebody else, signed and unrecorded."""
+        self.step += 1
+        if seq is None:
+            seq = self.seq + 1 if sender == BOB else 0
+        prev = prev or self.prev or self.mid
+        header = self.deal.header(sender, ALICE if sender == BOB else BOB, prev, self.step)
+        header.issued_at_ms = self.at_ms
+        header.expires_at_ms = self.at_ms + DAY
+        event = pb.Event(
+            header=header,
+            commitment=self.mid,
+            kind=pb.EventKind.Value(f"EVENT_KIND_{kind}"),
+            seq=seq,
+            prev=prev,
+            requests=requests,
+        )
+        return sealed("event", event, signer or sender)
+
+    def happen(self, envelope: Envelope, sender: str = BOB, leaves: str = "ab") -> Envelope:
+        """Record an event in both ledgers and both threads."""
+        world, body = self.deal.world, pb.Event.FromString(envelope.payload)
+        for node, name in ((world.b, "b"), (world.a, "a")):
+            if body.seq and name in leaves:
+                node.add(LeafKind.COMMITMENT, node.owner, envelope.mid, envelope.raw, self.at_ms + 1)
+            node.say(node.owner, self.deal.thread, envelope, OUT if sender == node.owner else IN)
+        if body.seq and sender == BOB:
+            self.seq, self.prev = body.seq, envelope.mid
+        return envelope
+
+
+def sealed(kind: str, message: pb.Move | pb.Commitment | pb.Receipt | pb.Event, signer: str) -> Envelope:
     return seal(payload_type(kind), message.SerializeToString(deterministic=True), [key(f"{signer} agent")])

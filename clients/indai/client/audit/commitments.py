@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from indai.client.audit.facts import Decided, Held, Ledger, Replay, Said, Transcripts
 from indai.client.audit.findings import Findings
+from indai.client.audit.lives import Holder, Lives
 from indai.client.audit.registry import KeyHistory
 from indai.client.audit.report import CommitmentVerdict, Place, Severity, Verdict
 from indai.client.audit.signatures import SignatureCheck
@@ -16,7 +17,8 @@ from indai.protocol.envelope import Envelope, parse_envelope
 from indai.protocol.errors import IndaiError
 from indai.protocol.header import GRACE_MS
 from indai.protocol.leaf import LeafKind
-from indai.protocol.messages import describe
+from indai.protocol.lifecycle import History
+from indai.protocol.messages import Message, describe
 from indai.protocol.wire import strict_parse
 from indai.v1 import negotiation_pb2
 
@@ -67,6 +69,7 @@ class Judge:
     ) -> None:
         self._ledgers, self._transcripts = ledgers, transcripts
         self._history, self._signatures, self._findings = history, signatures, findings
+        self._lives = Lives(ledgers, transcripts, signatures)
         self._named: set[tuple[str, int]] = set()
         self.proofs: list[TwoWords] = []
 
@@ -83,6 +86,9 @@ class Judge:
                 held.setdefault(mid, [])
         for mid, holders in held.items():
             yield self._one(mid, holders)
+        for stray in self._lives.strays():
+            message = "It is an event of a commitment that is not shown."
+            self._findings.add(Severity.OPEN, "event-held", stray.place, message, stray.message.mid)
         yield from self._unopened()
 
     def _one(self, mid: bytes, held: list[Held]) -> CommitmentVerdict:
@@ -92,6 +98,7 @@ class Judge:
         try:
             envelope = parse_envelope(raw)
             commitment = strict_parse(negotiation_pb2.Commitment, envelope.payload)
+            offer = describe(commitment, mid=mid, signatures=1)
             describe(commitment, mid=mid, signatures=len(envelope.signatures))
         except IndaiError as error:
             self._findings.add(Severity.INVALID, "parties", (held or accepted)[0].place, error.message, mid)
@@ -102,10 +109,31 @@ class Judge:
         self._check_signatures(case, receipt)
         for party in commitment.parties:
             self._check_party(case, party, receipt)
+        history = self._check_life(case, offer, receipt)
         parties = tuple(party.handle for party in commitment.parties)
         return CommitmentVerdict(
-            mid.hex(), case.verdict, parties, _terms(commitment), tuple(case.why), places
+            mid.hex(),
+            case.verdict,
+            parties,
+            _terms(commitment),
+            tuple(case.why),
+            places,
+            history.state.value,
+            bool(history.disputed),
         )
+
+    def _check_life(self, case: _Case, offer: Message, receipt: Said | None) -> History:
+        """What happened after the deed, in every supplied ledger of a party."""
+        holders = []
+        for party in case.commitment.parties:
+            ledger = self._ledger_of_party(party, case, self._time(case, receipt))
+            held = ledger.held.get((party.handle, case.mid)) if ledger else None
+            if ledger is not None and held is not None:
+                holders.append(Holder(party.handle, ledger, held))
+        history, flaws = self._lives.judge(offer, holders)
+        for flaw in flaws:
+            self._fault(case, flaw.verdict, flaw.check, flaw.words, flaw.place, flaw.severity)
+        return history
 
     def _check_bytes(self, case: _Case) -> None:
         for one in (*case.held, *case.accepted):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TypeVar
 
 from google.protobuf.message import Message
-from indai.client.audit.facts import Decided, Held, Ledger
+from indai.client.audit.facts import Decided, Happened, Held, Ledger
 from indai.client.audit.findings import Findings
 from indai.client.audit.policies import PolicyReplay
 from indai.client.audit.report import Place, Severity
 from indai.client.exports import LeafLine, OpenLeafLine
-from indai.protocol.envelope import message_id, parse_envelope, payload_type
+from indai.protocol.envelope import Envelope, message_id, parse_envelope, payload_type
 from indai.protocol.errors import IndaiError, ProtocolError, Reason
-from indai.protocol.header import MAX_SKEW_MS
+from indai.protocol.header import MAX_SKEW_MS, check_form
 from indai.protocol.leaf import LeafKind, LedgerLeaf
+from indai.protocol.messages import describe
 from indai.protocol.wire import strict_parse
 from indai.v1 import envelope_pb2, negotiation_pb2, policy_pb2
 
@@ -86,6 +87,9 @@ class ContentReader:
 
     def _hold(self, leaf: LedgerLeaf, record: OpenLeafLine, place: Place) -> None:
         envelope = parse_envelope(record.envelope)
+        if envelope.kind == "event":
+            self._happen(envelope, leaf, record, place)
+            return
         if envelope.kind != "commitment":
             raise _wrong(f"It is a {envelope.kind}, no commitment")
         commitment = strict_parse(negotiation_pb2.Commitment, envelope.payload)
@@ -97,6 +101,21 @@ class ContentReader:
             self._twice(record.owner, place, self._ledger.held[key].place, record.mid)
             return
         self._ledger.held[key] = Held(record.owner, envelope.mid, place, leaf.time_ms, record.envelope)
+
+    def _happen(self, envelope: Envelope, leaf: LedgerLeaf, record: OpenLeafLine, place: Place) -> None:
+        event = strict_parse(negotiation_pb2.Event, envelope.payload)
+        message = describe(event, mid=envelope.mid, signatures=len(envelope.signatures))
+        check_form(event.header)
+        _check_named(record, record.owner, envelope.mid)
+        if record.owner not in (event.header.sender, event.header.recipient):
+            raise _wrong(f"{record.owner} neither sent nor received the event")
+        if not event.seq:
+            raise _wrong("A request is no event of a ledger")
+        key = (record.owner, envelope.mid)
+        if key in self._ledger.events:
+            self._twice(record.owner, place, self._ledger.events[key].place, record.mid)
+            return
+        self._ledger.events[key] = Happened(record.owner, message, place, leaf.time_ms, record.envelope)
 
     def _decided(self, decided: Decided) -> None:
         known = self._ledger.decided.setdefault((decided.owner, decided.mid), decided)

@@ -25,6 +25,17 @@ class Held:
     raw: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event after the deed: an owner's leaf (with its time), or a message of a thread (`time_ms` 0)."""
+
+    owner: str
+    message: Message
+    place: Place
+    time_ms: int
+    raw: bytes
+
+
 class Replay(Enum):
     """How taking a recorded decision again went."""
 
@@ -59,6 +70,7 @@ class Ledger:
     times: array[int] = field(default_factory=lambda: array("Q"))
     held: dict[tuple[str, bytes], Held] = field(default_factory=dict)
     decided: dict[tuple[str, bytes], Decided] = field(default_factory=dict)
+    events: dict[tuple[str, bytes], Happened] = field(default_factory=dict)
     at: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
 
@@ -90,5 +102,6 @@ class Transcripts:
     accepted: dict[bytes, list[Held]] = field(default_factory=lambda: defaultdict(list))
     receipts: dict[bytes, list[Said]] = field(default_factory=lambda: defaultdict(list))
     refusals: dict[bytes, list[Said]] = field(default_factory=lambda: defaultdict(list))
+    events: list[Happened] = field(default_factory=list)
     threads: int = 0
     messages: int = 0

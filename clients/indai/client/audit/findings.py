@@ -41,6 +41,10 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "decision": "every recorded decision follows from its recorded facts under its policy version",
         "permitted": "a party's policy, or the party itself, permitted what was signed",
         "order": "the events of a ledger stand in order",
+        "event-chain": "the first party numbers the events of a commitment, each after the one before it",
+        "event-signer": "every event is signed by a party who may say it",
+        "event-rule": "every event is one that the terms and the time allowed",
+        "event-held": "every party whose ledger is supplied holds every event",
         "unopened": "every commitment in a whole node's export is shown",
     }
 )

@@ -111,6 +111,9 @@ class CommitmentVerdict:
     words: str = ""
     why: tuple[str, ...] = ()
     places: tuple[Place, ...] = ()
+    # What became of it: COMMITTED, FULFILLED, CANCELLED and so on; empty when that cannot be said.
+    state: str = ""
+    disputed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -119,6 +122,8 @@ class CommitmentVerdict:
             "verdict": self.verdict.value,
             "parties": list(self.parties),
             "words": self.words,
+            "state": self.state,
+            "disputed": self.disputed,
             "why": list(self.why),
             "places": [
                 {"file": place.file, "line": place.line, "index": place.index} for place in self.places
@@ -200,6 +205,9 @@ class Report:
             style = _STYLES[_VERDICT_SEVERITY[commitment.verdict]]
             lines += _wrapped(style, f"{commitment.verdict.value:<12}  ", what)
             lines += _wrapped("", " " * 14, commitment.words)
+            became = [commitment.state.lower()] if commitment.state not in ("", "COMMITTED") else []
+            became += ["disputed"] if commitment.disputed else []
+            lines += _wrapped("", " " * 14, ", ".join(became))
             for why in commitment.why:
                 lines += _wrapped("", " " * 14 + "- ", why)
         return lines

@@ -4,7 +4,7 @@ it.
 
 from __future__ import annotations
 
-from indai.client.audit.facts import Held, Ledger, Said, Transcripts
+from indai.client.audit.facts import Happened, Held, Ledger, Said, Transcripts
 from indai.client.audit.findings import Findings
 from indai.client.audit.report import Place, Severity
 from indai.client.audit.signatures import SignatureCheck
@@ -21,6 +21,7 @@ _PAYLOADS: dict[str, type[Payload]] = {
     "move": negotiation_pb2.Move,
     "commitment": negotiation_pb2.Commitment,
     "receipt": negotiation_pb2.Receipt,
+    "event": negotiation_pb2.Event,
 }
 
 
@@ -47,6 +48,11 @@ class ThreadReader:
             payload = _payload(envelope)
             message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
             self._check_line(record, envelope, payload)
+            if isinstance(payload, negotiation_pb2.Event):
+                # Judged with its commitment, where its signature is checked too.
+                happened = Happened(record.owner, message, place, 0, record.envelope)
+                self._transcripts.events.append(happened)
+                return
             valid = self._check_signatures(envelope, payload, place)
             self._advance(message)
         except IndaiError as error:

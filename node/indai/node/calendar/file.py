@@ -180,6 +180,9 @@ def _writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes)
         if _stands(calendar, event):
             continue
         _check_ours(event.uid, spans)
+        if event.cancelled:
+            # The owner's program may have counted changes of its own; ours must be the last.
+            event = replace(event, sequence=max(span.sequence for span in spans) + 1)
         text = event.to_ical().replace(b"\r\n", line_end)
         first, *rest = spans or [Span(calendar.insert_at, calendar.insert_at, 0, True)]
         splices.append(Splice(event.uid, first.start, first.end, text, event))
@@ -190,7 +193,9 @@ def _writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes)
 def _stands(calendar: Calendar, event: MeetingEvent) -> bool:
     """True when the file has this version or a later one, be it without our mark: some programs drop it."""
     spans = calendar.spans.get(event.uid, [])
-    if any(span.ours and span.sequence >= event.sequence for span in spans):
+    if event.cancelled and not spans:
+        return True  # there is nothing to cancel
+    if not event.cancelled and any(span.ours and span.sequence >= event.sequence for span in spans):
         return True
     known = calendar.singles.get(event.uid)
     return known is not None and replace(known, ours=True, summary=event.summary) == event.occurrence()

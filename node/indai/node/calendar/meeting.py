@@ -42,11 +42,14 @@ class MeetingEvent:
     description: str = ""
     location: str = ""
     sequence: int = 0
+    cancelled: bool = False
 
     def occurrence(self) -> CalendarEvent:
         """What a reader of the file will see."""
         start, end = (instant // 1000 * 1000 for instant in (self.start_ms, self.end_ms))
-        return CalendarEvent(start, end, self.uid, _clean(self.summary), all_day=False, busy=True, ours=True)
+        return CalendarEvent(
+            start, end, self.uid, _clean(self.summary), all_day=False, busy=not self.cancelled, ours=True
+        )
 
     def to_ical(self) -> bytes:
         """The VEVENT, escaped, folded at 75 octets, lines ended by CRLF."""
@@ -56,8 +59,8 @@ class MeetingEvent:
         event.add("dtstart", _utc(self.start_ms))
         event.add("dtend", _utc(self.end_ms))
         event.add("sequence", self.sequence)
-        event.add("status", "CONFIRMED")
-        event.add("transp", "OPAQUE")
+        event.add("status", "CANCELLED" if self.cancelled else "CONFIRMED")
+        event.add("transp", "TRANSPARENT" if self.cancelled else "OPAQUE")
         for name, words in (
             ("summary", self.summary),
             ("description", self.description),

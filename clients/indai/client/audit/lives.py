@@ -1,0 +1,158 @@
+"""Replays what happened to each commitment after the deed: who signed which event, when, and in which order.
+
+Events come from ledgers (a leaf each) and from threads (where the requests are that events grant). Both
+sources are one set by message id; the pure rules of `indai.protocol.lifecycle` decide what is legal. A legal
+event changes no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from indai.client.audit.facts import Happened, Held, Ledger, Transcripts
+from indai.client.audit.report import Place, Severity, Verdict
+from indai.client.audit.signatures import SignatureCheck
+from indai.protocol.envelope import parse_envelope
+from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.header import MAX_SKEW_MS
+from indai.protocol.lifecycle import History, apply, body_of, committed, deed_of_meeting
+from indai.protocol.messages import END_OF_TIME_MS, MeetTerms, Message
+from indai.protocol.wire import strict_parse
+from indai.v1 import negotiation_pb2
+
+# What a broken rule is called; all others are `event-rule`.
+_CHAIN = frozenset({"LIF-03"})
+_SIGNERS = frozenset({"LIF-02", "LIF-04"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong with a commitment's life."""
+
+    verdict: Verdict
+    check: str
+    words: str
+    place: Place
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A party with the ledger that was supplied for it, and its leaf of the commitment."""
+
+    handle: str
+    ledger: Ledger
+    held: Held | None
+
+
+class Lives:
+    """Everything that was said about commitments after the deed."""
+
+    def __init__(
+        self, ledgers: Sequence[Ledger], transcripts: Transcripts, signatures: SignatureCheck
+    ) -> None:
+        self._signatures = signatures
+        self._said: dict[bytes, dict[bytes, Happened]] = {}
+        recorded = [one for ledger in ledgers for one in ledger.events.values()]
+        for one in (*recorded, *transcripts.events):
+            # By its bytes: one payload may come under a good signature and a bad one.
+            self._said.setdefault(body_of(one.message).commitment, {}).setdefault(one.raw, one)
+
+    def judge(self, offer: Message, holders: Sequence[Holder]) -> tuple[History, list[Flaw]]:
+        """The life of the commitment `offer` as far as it is legal, and what is not."""
+        said = self._said.pop(offer.mid, {})
+        if not isinstance(offer.body, MeetTerms):
+            raise TypeError("a commitment without terms")
+        deed = deed_of_meeting(offer.mid, offer.sender, offer.recipient, offer.body)
+        flaws: list[Flaw] = []
+        counted = [one for one in said.values() if self._signed(one, flaws)]
+        history, broken = _replay(committed(deed), counted)
+        flaws += broken
+        for holder in holders:
+            flaws += _recorded(history, holder)
+        return history, flaws
+
+    def strays(self) -> Iterator[Happened]:
+        """Events of commitments that nobody shows; call it when all that are shown were judged."""
+        for said in self._said.values():
+            yield from said.values()
+
+    def _signed(self, one: Happened, flaws: list[Flaw]) -> bool:
+        envelope = parse_envelope(one.raw)
+        header = strict_parse(negotiation_pb2.Event, envelope.payload).header
+        faults = self._signatures.message(envelope, header, one.message.issued_at_ms)
+        for fault in faults:
+            verdict = Verdict.CONTESTED if fault.contested else Verdict.INVALID
+            words = f"{_name(one.message)}: {fault.words}."
+            flaws.append(Flaw(verdict, fault.check, words, one.place))
+        return all(fault.contested for fault in faults)
+
+
+def _replay(history: History, said: Sequence[Happened]) -> tuple[History, list[Flaw]]:
+    """Apply what was said, in whichever order it follows from itself."""
+    flaws: list[Flaw] = []
+    waiting, before = sorted(said, key=_order), -1
+    while waiting and len(waiting) != before:
+        before, again = len(waiting), []
+        for one in waiting:
+            try:
+                history = apply(history, one.message, END_OF_TIME_MS)
+            except ProtocolError as error:
+                if error.reason is Reason.OUT_OF_ORDER:
+                    again.append(one)
+                else:
+                    flaws.append(_flaw(history, one, error))
+        waiting = again
+    for one in waiting:
+        body = body_of(one.message)
+        gap = body.seq > len(history.chain) + 1
+        words = "what comes before it is shown nowhere" if gap else "what it builds on is shown nowhere"
+        check = "event-chain" if gap else "event-rule"
+        flaws.append(Flaw(Verdict.INVALID, check, f"{_name(one.message)}: {words}.", one.place))
+    return history, flaws
+
+
+def _flaw(history: History, one: Happened, error: ProtocolError) -> Flaw:
+    words = f"{_name(one.message)}: {error.message}"
+    body = body_of(one.message)
+    known = history.chain[body.seq - 1] if 0 < body.seq <= len(history.chain) else None
+    if error.rule in _CHAIN and known is not None and one.message.sender == history.sequencer:
+        words = f"{_name(one.message)}: another event was signed under the same number."
+        return Flaw(Verdict.CONTESTED, "event-chain", words, one.place, Severity.FRAUD)
+    if error.rule in _CHAIN:
+        check = "event-chain"
+    else:
+        check = "event-signer" if error.rule in _SIGNERS else "event-rule"
+    return Flaw(Verdict.INVALID, check, words, one.place)
+
+
+def _recorded(history: History, holder: Holder) -> Iterator[Flaw]:
+    """A party's ledger holds every numbered event, after the deed and in their order."""
+    last = holder.held.place.index if holder.held else None
+    for event in history.messages:
+        if not body_of(event).seq:
+            continue
+        found = holder.ledger.events.get((holder.handle, event.mid))
+        if found is None:
+            words = f"The ledger of {holder.handle} does not show the {_name(event)}."
+            yield Flaw(Verdict.UNCONFIRMED, "event-held", words, Place(holder.ledger.file))
+            continue
+        if found.time_ms + MAX_SKEW_MS < event.issued_at_ms:
+            words = f"{_name(event)}: {holder.handle} recorded it before the time at which it was issued."
+            yield Flaw(Verdict.INVALID, "event-rule", words, found.place)
+        index = found.place.index
+        if last is not None and index is not None and index < last:
+            words = f"{_name(event)}: it stands before what it follows in the ledger of {holder.handle}."
+            yield Flaw(Verdict.INVALID, "order", words, found.place)
+        if event in history.chain:
+            last = index
+
+
+def _order(one: Happened) -> tuple[int, int, bytes]:
+    return body_of(one.message).seq, one.message.issued_at_ms, one.message.mid
+
+
+def _name(message: Message) -> str:
+    body = body_of(message)
+    return f"{body.kind.value} (event {body.seq})" if body.seq else f"Request for {body.kind.value}"
