@@ -18,8 +18,10 @@ from indai.client.audit.report import Place, Severity
 from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
 from indai.client.exports import REGISTRY, CheckpointLine, EntryLine, Header, read_export
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.delegations import check_delegation, delegator_of
 from indai.protocol.envelope import parse_envelope
-from indai.protocol.errors import IndaiError, InvalidInput, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason
+from indai.protocol.handlestate import MAX_DEPTH
 from indai.protocol.header import MAX_SKEW_MS, network_id
 from indai.protocol.note import parse_vkey
 from indai.protocol.operations import Chain, apply_operation, parse_operation
@@ -96,7 +98,27 @@ class KeyHistory:
                 _ended(versions, key_id) + MAX_HEAD_AGE_MS
             )
             return Judgement(key.public_key, fault, contested)
-        return Judgement(key.public_key)
+        fault = self._undelegated(subject, scope, time_ms, time_ms) if scope else ""
+        # Who heard of the end of a delegation too late is not at fault.
+        contested = bool(fault) and not self._undelegated(subject, scope, time_ms, time_ms - MAX_HEAD_AGE_MS)
+        return Judgement(key.public_key, fault, contested)
+
+    def _undelegated(self, subject: str, scope: str, time_ms: int, known_ms: int) -> str:
+        """Why a sub-agent might not sign `scope`, by what was published at `known_ms`; empty if it might."""
+        agent = self._at(subject, known_ms)
+        if agent is None or not delegator_of(agent):
+            return ""
+        path = [agent]
+        while len(path) <= MAX_DEPTH and (above := delegator_of(path[0])):
+            published = [one for one in self._all(above) if one.time_ms <= known_ms + MAX_SKEW_MS]
+            if not published:
+                return f"{above}, which delegates to {path[0].handle}, was not published yet"
+            path.insert(0, published[-1].chain)
+        try:
+            check_delegation(path, scope, time_ms)
+        except ProtocolError as error:
+            return error.message.rstrip(".")
+        return ""
 
     def _nullified(self, brought_in: Chain, key_id: str) -> Judgement:
         """Peers could not know then: contested at any time, and never removed."""
