@@ -104,6 +104,43 @@ async def test_a_higher_sequence_takes_the_place_of_the_former_version(tmp_path:
     assert path.read_bytes() == (FIXTURES / "google.ics").read_bytes()
 
 
+async def test_a_cancelled_meeting_stays_to_be_seen_and_takes_no_time(tmp_path: Path) -> None:
+    calendar = CalendarFile(tmp_path / "c.ics", KOLKATA)
+    await calendar.put(meeting())
+    cancelled = meeting(cancelled=True, sequence=1)
+    assert await calendar.put(cancelled)
+    assert not await calendar.put(cancelled)
+    assert not await calendar.put(meeting())  # an older version that comes late
+    text = (tmp_path / "c.ics").read_bytes()
+    assert (text.count(b"STATUS:CANCELLED"), text.count(b"SEQUENCE:1")) == (1, 1)
+    assert await calendar.busy(NOON, NOON + HOUR) == []
+    assert await CalendarFile(tmp_path / "c.ics", KOLKATA).busy(NOON, NOON + HOUR) == []
+
+
+async def test_a_cancellation_outranks_what_the_owners_program_counted(tmp_path: Path) -> None:
+    path = tmp_path / "c.ics"
+    calendar = CalendarFile(path, KOLKATA)
+    await calendar.put(meeting())
+    path.write_bytes(path.read_bytes().replace(b"SEQUENCE:0", b"SEQUENCE:7"))
+    assert await calendar.put(meeting(cancelled=True, sequence=1))
+    assert b"SEQUENCE:8" in path.read_bytes()
+    path.write_bytes(empty_calendar())
+    await calendar.put(meeting())
+    path.write_bytes(path.read_bytes().replace(b"X-INDAI-MEETING:1\r\n", b""))
+    assert await calendar.put(meeting(cancelled=True, sequence=1))  # as agreed, though its mark was dropped
+
+
+async def test_what_is_not_ours_or_no_longer_there_is_not_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "c.ics"
+    calendar = CalendarFile(path, KOLKATA)
+    assert not await calendar.put(meeting(cancelled=True, sequence=1))
+    await calendar.put(meeting(start=NOON + 9 * HOUR))
+    path.write_bytes(path.read_bytes().replace(b"X-INDAI-MEETING:1\r\n", b""))
+    before = path.read_bytes()
+    assert not await calendar.put(meeting(cancelled=True, sequence=1))
+    assert path.read_bytes() == before
+
+
 async def test_an_event_of_the_owners_own_is_never_replaced_or_removed_under_its_uid(tmp_path: Path) -> None:
     path = copy_of("google.ics", tmp_path)
     calendar = CalendarFile(path, KOLKATA)

@@ -363,7 +363,8 @@ def _no_thread(text: str) -> NotFound:
 
 def _is_over(thread: owner_pb2.Thread) -> bool:
     if thread.state == owner_pb2.THREAD_STATE_COMMITTED:
-        return thread.in_calendar
+        gone = (owner_pb2.COMMITMENT_STATE_CANCELLED, owner_pb2.COMMITMENT_STATE_SUPERSEDED)
+        return thread.in_calendar or thread.commitment_state in gone
     return thread.state in (
         owner_pb2.THREAD_STATE_REJECTED,
         owner_pb2.THREAD_STATE_WITHDRAWN,

@@ -36,6 +36,8 @@ async def test_either_owner_cancels_before_the_start(pair: Pair, who: str) -> No
         after = await until(owner, thread.thread_id, is_cancelled)
         assert (after.commitment_state, after.state) == (CANCELLED, owner_pb2.THREAD_STATE_COMMITTED)
         assert not after.in_calendar
+        watched = await asyncio.wait_for(owner.rest(thread.thread_id), 10)  # a watch of what is over ends
+        assert watched.commitment_state == CANCELLED
         await until(owner, thread.thread_id, lambda _, node=node, owner=owner: not busy(node, owner, thread))  # type: ignore[misc]
     ours, theirs = [
         [m for m in await messages(owner, thread.thread_id) if m.move == "EVENT"]

@@ -179,10 +179,11 @@ def _writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes)
         spans = calendar.spans.get(event.uid, [])
         if _stands(calendar, event):
             continue
-        _check_ours(event.uid, spans)
         if event.cancelled:
             # The owner's program may have counted changes of its own; ours must be the last.
             event = replace(event, sequence=max(span.sequence for span in spans) + 1)
+        else:
+            _check_ours(event.uid, spans)
         text = event.to_ical().replace(b"\r\n", line_end)
         first, *rest = spans or [Span(calendar.insert_at, calendar.insert_at, 0, True)]
         splices.append(Splice(event.uid, first.start, first.end, text, event))
@@ -191,14 +192,24 @@ def _writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes)
 
 
 def _stands(calendar: Calendar, event: MeetingEvent) -> bool:
-    """True when the file has this version or a later one, be it without our mark: some programs drop it."""
+    """True when the file has this version or a later one, be it without our mark: some programs drop it.
+
+    A cancellation stands, too, where there is nothing of ours left to cancel.
+    """
     spans = calendar.spans.get(event.uid, [])
-    if event.cancelled and not spans:
-        return True  # there is nothing to cancel
-    if not event.cancelled and any(span.ours and span.sequence >= event.sequence for span in spans):
-        return True
     known = calendar.singles.get(event.uid)
+    if event.cancelled:
+        ours = bool(spans) and all(span.ours for span in spans)
+        as_agreed = known is not None and (known.start_ms, known.end_ms) == _times(event)
+        return not (ours or as_agreed) or (known is not None and not known.busy)
+    if any(span.ours and span.sequence >= event.sequence for span in spans):
+        return True
     return known is not None and replace(known, ours=True, summary=event.summary) == event.occurrence()
+
+
+def _times(event: MeetingEvent) -> tuple[int, int]:
+    seen = event.occurrence()
+    return seen.start_ms, seen.end_ms
 
 
 def _removals(calendar: Calendar, uid: str) -> list[Splice]:
