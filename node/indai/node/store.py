@@ -129,10 +129,14 @@ class Store:
         """Erase what an ended thread says, here and in the ledger; how many entries, None if it still goes
         on.
         """
-        with translate_errors():
-            erased: int | None = await self._pool.fetchval(
+        async with self.scope(owner) as connection:
+            erased: int | None = await connection.fetchval(
                 "SELECT node.erase_thread($1, $2, $3, $4)", owner, thread, self._log, now_ms
             )
+            if erased is not None:  # nobody is reminded of what is gone
+                await connection.execute(
+                    "UPDATE node.threads SET wake_ms = NULL WHERE owner = $1 AND thread = $2", owner, thread
+                )
         return erased
 
     async def ledger_size(self) -> int:
