@@ -18,12 +18,16 @@ from indai.client.audit import Report, audit
 from indai.client.mirror import mirror
 from indai.client.network import NetworkPolicy
 
-COMMANDS = {"export": "indai.cli.registry:export", "mirror": "indai.cli.registry:mirror_command"}
+COMMANDS = {
+    "search": "indai.cli.discovery:search",
+    "export": "indai.cli.registry:export",
+    "mirror": "indai.cli.registry:mirror_command",
+}
 
 
 @click.command("registry", cls=Group, sections={"Commands": COMMANDS})
 def registry() -> None:
-    """Mirror the registry's public log."""
+    """Search the registry, and mirror its public log."""
 
 
 @command("export", "indai registry export -o registry.jsonl")
