@@ -77,8 +77,8 @@ class Program(Group):
                 raise
             where = error.ctx.command_path if error.ctx else "indai"
             ctx.exit(exit_status(wrong(error.format_message(), f"see: {where} --help")))
-        except (click.ClickException, click.exceptions.Exit):
-            raise
+        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+            raise  # a reader that has seen enough (`| head`) is no error to speak of: click ends quietly
         except (Exception, KeyboardInterrupt, asyncio.CancelledError) as error:  # noqa: BLE001 - the program's last line of defence
             ctx.exit(exit_status(error))
 
