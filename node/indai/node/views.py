@@ -128,7 +128,8 @@ def _life(row: Row) -> History | None:
     if "life" in row:
         life: History | None = row["life"]
         return life
-    return Side.from_json(row["side"]).life if row["side"] else None
+    agreed = row["phase"] == Phase.COMMITTED.value and row["side"]
+    return Side.from_json(row["side"]).life if agreed else None
 
 
 def message(row: Row, zone: ZoneInfo) -> owner_pb2.ThreadMessage:

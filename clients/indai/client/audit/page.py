@@ -97,6 +97,7 @@ def _commitments(commitments: Sequence[CommitmentVerdict]) -> Iterable[str]:
         yield f'<tr><td><span class="badge {style}">{one.verdict.value}</span></td><td>'
         yield f"<strong>{_text(parties)}</strong> <code class=soft>{_text(one.mid[:12])}</code>"
         yield f"<p>{_text(one.words)}</p>" if one.words else ""
+        yield f"<p>{_text(one.became)}</p>" if one.became else ""
         if one.why:
             yield "<ul>" + "".join(f"<li>{_text(why)}</li>" for why in one.why) + "</ul>"
         where = ", ".join(str(place) for place in one.places)

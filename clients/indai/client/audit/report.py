@@ -115,6 +115,12 @@ class CommitmentVerdict:
     state: str = ""
     disputed: bool = False
 
+    @property
+    def became(self) -> str:
+        """What became of it, for a person; empty while it just stands."""
+        state = "" if self.state == "COMMITTED" else self.state.lower()
+        return ", ".join(filter(None, (state, "disputed" if self.disputed else "")))
+
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -205,9 +211,7 @@ class Report:
             style = _STYLES[_VERDICT_SEVERITY[commitment.verdict]]
             lines += _wrapped(style, f"{commitment.verdict.value:<12}  ", what)
             lines += _wrapped("", " " * 14, commitment.words)
-            became = [commitment.state.lower()] if commitment.state not in ("", "COMMITTED") else []
-            became += ["disputed"] if commitment.disputed else []
-            lines += _wrapped("", " " * 14, ", ".join(became))
+            lines += _wrapped("", " " * 14, commitment.became)
             for why in commitment.why:
                 lines += _wrapped("", " " * 14 + "- ", why)
         return lines
