@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from indai.protocol.errors import InvalidInput, Reason, Refused
 from indai.protocol.quoting import quoted
@@ -77,17 +77,23 @@ class Handle:
     @classmethod
     def parse(cls, text: str) -> Handle:
         """Read a handle as a person writes it, in any case; raises InvalidInput(INVALID_HANDLE)."""
-        if len(text) > MAX_HANDLE:
-            raise _invalid(text, f"a handle has at most {MAX_HANDLE} characters", "HND-01")
-        # Before lower-casing: the Kelvin sign, for one, would become an ASCII "k".
-        if not text.isascii():
-            raise _invalid(text, "only ASCII letters, digits and hyphens are allowed", "HND-03")
-        parts = text.lower().split("/")
-        if len(parts) > 3:
-            raise _invalid(text, "there are more than three parts", "HND-01")
-        if any(not part for part in parts):
-            raise _invalid(text, "a part is empty", "HND-01")
-        return cls(parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else None)
+        return _parse(text)
+
+
+# The same few handles are read again for every message; a refusal is never kept.
+@lru_cache(maxsize=8_192)
+def _parse(text: str) -> Handle:
+    if len(text) > MAX_HANDLE:
+        raise _invalid(text, f"a handle has at most {MAX_HANDLE} characters", "HND-01")
+    # Before lower-casing: the Kelvin sign, for one, would become an ASCII "k".
+    if not text.isascii():
+        raise _invalid(text, "only ASCII letters, digits and hyphens are allowed", "HND-03")
+    parts = text.lower().split("/")
+    if len(parts) > 3:
+        raise _invalid(text, "there are more than three parts", "HND-01")
+    if any(not part for part in parts):
+        raise _invalid(text, "a part is empty", "HND-01")
+    return Handle(parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else None)
 
 
 def check_claimable(handle: Handle) -> None:
