@@ -13,6 +13,7 @@ from indai.protocol.errors import IndaiError
 
 POLL_S = 0.5
 MAX_DUE = 256
+REST_MS = 60_000
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +33,7 @@ class Timers:
         self._tick = tick
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
+        self._resting: dict[bytes, int] = {}
 
     def start(self) -> None:
         """Begin polling."""
@@ -47,22 +49,33 @@ class Timers:
         while True:
             try:
                 due = await self._due()
-                await asyncio.gather(*(self._tick(owner, thread) for owner, thread in due))
             except IndaiError as error:
                 log.warning("timers wait", reason=error.reason.name, error=error.message)
+            else:
+                await asyncio.gather(*(self._wake(owner, thread) for owner, thread in due))
             await asyncio.sleep(POLL_S)
 
+    async def _wake(self, owner: str, thread: bytes) -> None:
+        """One thread's turn. One that fails (its key revoked, say) rests, so that others have theirs."""
+        try:
+            await self._tick(owner, thread)
+        except IndaiError as error:
+            log.warning("timer failed", owner=owner, reason=error.reason.name, error=error.message)
+            self._resting[thread] = self._clock() + REST_MS
+
     async def _due(self) -> list[tuple[str, bytes]]:
-        owners = list(self._agents)
+        owners, now = list(self._agents), self._clock()
         if not owners:
             return []
+        self._resting = {thread: until for thread, until in self._resting.items() if until > now}
         async with self._store.scope(*owners) as connection:
             rows = await connection.fetch(
                 "SELECT owner, thread FROM node.threads"
                 " WHERE wake_ms <= $1 AND owner = ANY($2) AND erased_ms IS NULL"
-                " ORDER BY wake_ms LIMIT $3",
-                self._clock(),
+                " AND NOT thread = ANY($3) ORDER BY wake_ms LIMIT $4",
+                now,
                 owners,
+                list(self._resting),
                 MAX_DUE,
             )
         return [(row["owner"], row["thread"]) for row in rows]
