@@ -6,6 +6,8 @@ READY  := $(VENV)/.installed
 BENCH_READY := $(VENV)/.installed-bench
 DEMO   ?=
 TESTS  ?=
+# A worker starts a Postgres of its own: two fill two cores, and more than four would only fill memory.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -42,7 +44,7 @@ demo: $(READY)   ## two nodes settle meetings, an auditor proves it (arguments: 
 	@$(BIN)/indai demo $(DEMO)
 
 test: $(READY)   ## the whole suite (a part of it: make test TESTS=tests/unit)
-	@$(BIN)/python -m pytest $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 lint: $(READY) proto-check   ## ruff, mypy --strict, import-linter, buf, generated code up to date
 	@$(BIN)/ruff check .
