@@ -1,0 +1,1 @@
+"""What an agent remembers: it finds, it forgets, and it never crosses a scope."""
