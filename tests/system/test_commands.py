@@ -121,6 +121,13 @@ def test_a_meeting_is_agreed_shown_and_proved(shell: Shell, tmp_path: Path) -> N
     assert report["verdicts"]["VALID"] >= 1
     assert report["exit_status"] == 0
 
+    receipt = shell.json(
+        "receipt", "get", thread["thread"], "--as", "ind.ai/bob", "-o", str(tmp_path / "lunch.json")
+    )
+    mirror = ("--registry", str(tmp_path / "registry.jsonl"), "--network", str(shell.data / "network.policy"))
+    shown = shell.json("receipt", "verify", receipt["file"], *mirror)
+    assert sorted(shown["parties"]) == ["ind.ai/alice", "ind.ai/bob"]
+
 
 def test_a_question_is_approved_by_its_code_once(shell: Shell) -> None:
     thread = _meet(shell, "1h", "Plan the trip")

@@ -34,6 +34,7 @@ SECTIONS = {
         "journal": "indai.cli.journal:journal",
     },
     "Prove": {
+        "receipt": "indai.cli.receipt:receipt",
         "ledger": "indai.cli.ledger:ledger",
         "registry": "indai.cli.registry:registry",
         "audit": "indai.cli.audit:audit_command",

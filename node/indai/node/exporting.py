@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from indai.client.exports import IN, OUT, ExportWriter, MessageLine, PeerCheckpointLine
 from indai.node.agents import Agents
 from indai.node.store import Store
-from indai.v1 import ledger_pb2
+from indai.v1 import ledger_pb2, owner_pb2
 
 if TYPE_CHECKING:
     from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
@@ -49,6 +49,22 @@ class Exporter:
                 yield bytes(chunk)
                 chunk.clear()
         yield bytes(chunk + writer.end())
+
+    async def receipt(self, owner: str, mid: bytes) -> owner_pb2.GetReceiptResponse:
+        """That the ledger holds the owner's commitment, or event of one; raises NotFound."""
+        tlog, cose = [
+            await self._ledger.GetReceiptProof(
+                ledger_pb2.GetReceiptProofRequest(owner=owner, mid=mid, format=encoding)
+            )
+            for encoding in (ledger_pb2.RECEIPT_FORMAT_TLOG_PROOF, ledger_pb2.RECEIPT_FORMAT_COSE)
+        ]
+        return owner_pb2.GetReceiptResponse(
+            tlog_proof=tlog.proof,
+            cose=cose.proof,
+            leaf=tlog.leaf,
+            opening=tlog.opening,
+            envelope=tlog.envelope,
+        )
 
     async def check(self) -> AsyncIterator[ledger_pb2.CheckLedgerResponse]:
         """The ledger checked against itself, with everybody who lives here."""

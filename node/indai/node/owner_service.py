@@ -19,6 +19,7 @@ from indai.node.policies import Policies
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
+from indai.protocol.header import MID_BYTES
 from indai.protocol.messages import END_OF_TIME_MS, EventKind, MeetWish, Window, check_said, check_wish
 from indai.protocol.party_state import OwnerActs, Phase
 from indai.v1 import owner_pb2, owner_pb2_grpc
@@ -253,6 +254,15 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         async for lines in self._exporter.lines(caller(context).owner):
             yield owner_pb2.ExportOwnerResponse(lines=lines)
 
+    async def GetReceipt(
+        self, request: owner_pb2.GetReceiptRequest, context: Any
+    ) -> owner_pb2.GetReceiptResponse:
+        """The proof of the commitment's leaf, or of one event's."""
+        owner = caller(context).owner
+        thread = await self._find(owner, request.thread_id)
+        text = request.mid or (await self._thread(owner, thread)).commitment_mid
+        return await self._exporter.receipt(owner, _mid(text))
+
     async def ListCommitments(
         self, request: owner_pb2.ListCommitmentsRequest, context: Any
     ) -> owner_pb2.ListCommitmentsResponse:
@@ -379,6 +389,20 @@ def _uuid(text: str) -> str:
         raise InvalidInput(
             Reason.INVALID_ARGUMENT, "request_id must be a UUID.", fields={"request_id": "not a UUID"}
         ) from None
+
+
+def _mid(text: str) -> bytes:
+    try:
+        mid = bytes.fromhex(text)
+    except ValueError:
+        mid = b""
+    if len(mid) != MID_BYTES:
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            "There is no commitment in this thread yet." if not text else "A mid has 64 hexadecimal digits.",
+            hint="indai commitments lists what is agreed",
+        )
+    return mid
 
 
 def _page(size: int, default: int) -> int:

@@ -133,22 +133,26 @@ class GetReceiptProofResponse(_message.Message):
     PROOF_FIELD_NUMBER: _builtins.int
     LEAF_FIELD_NUMBER: _builtins.int
     OPENING_FIELD_NUMBER: _builtins.int
+    ENVELOPE_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
     """The receipt, in the encoding asked for."""
     leaf: _builtins.bytes
     """The leaf it is about, 42 bytes."""
     opening: _builtins.bytes
     """What opens the leaf to the commitment; empty when the content is erased."""
+    envelope: _builtins.bytes
+    """The exact bytes that the leaf stands for; empty when the content is erased."""
     def __init__(
         self,
         *,
         proof: _builtins.bytes = ...,
         leaf: _builtins.bytes = ...,
         opening: _builtins.bytes = ...,
+        envelope: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leaf", b"leaf", "opening", b"opening", "proof", b"proof"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope", b"envelope", "leaf", b"leaf", "opening", b"opening", "proof", b"proof"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

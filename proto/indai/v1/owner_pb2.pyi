@@ -1579,3 +1579,67 @@ class DisputeCommitmentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DisputeCommitmentResponse: _TypeAlias = DisputeCommitmentResponse  # noqa: Y015
+
+@_typing.final
+class GetReceiptRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    MID_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Hex of the thread's id, or an unambiguous prefix of at least 6 characters."""
+    mid: _builtins.str
+    """Hex mid of an event of the commitment, such as its CANCEL; empty for the commitment itself."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        mid: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mid", b"mid", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReceiptRequest: _TypeAlias = GetReceiptRequest  # noqa: Y015
+
+@_typing.final
+class GetReceiptResponse(_message.Message):
+    """A receipt that verifies without the node, in both encodings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TLOG_PROOF_FIELD_NUMBER: _builtins.int
+    COSE_FIELD_NUMBER: _builtins.int
+    LEAF_FIELD_NUMBER: _builtins.int
+    OPENING_FIELD_NUMBER: _builtins.int
+    ENVELOPE_FIELD_NUMBER: _builtins.int
+    tlog_proof: _builtins.bytes
+    """C2SP tlog-proof."""
+    cose: _builtins.bytes
+    """COSE receipt (RFC 9942) of the same leaf."""
+    leaf: _builtins.bytes
+    """The leaf, 42 bytes."""
+    opening: _builtins.bytes
+    """What opens the leaf; empty when the content is erased."""
+    envelope: _builtins.bytes
+    """The exact signed bytes that the leaf stands for; empty when the content is erased."""
+    def __init__(
+        self,
+        *,
+        tlog_proof: _builtins.bytes = ...,
+        cose: _builtins.bytes = ...,
+        leaf: _builtins.bytes = ...,
+        opening: _builtins.bytes = ...,
+        envelope: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cose", b"cose", "envelope", b"envelope", "leaf", b"leaf", "opening", b"opening", "tlog_proof", b"tlog_proof"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReceiptResponse: _TypeAlias = GetReceiptResponse  # noqa: Y015

@@ -110,6 +110,11 @@ class OwnerServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.EraseContentRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.EraseContentResponse.FromString,
                 _registered_method=True)
+        self.GetReceipt = channel.unary_unary(
+                '/indai.v1.OwnerService/GetReceipt',
+                request_serializer=indai_dot_v1_dot_owner__pb2.GetReceiptRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.GetReceiptResponse.FromString,
+                _registered_method=True)
         self.ExportOwner = channel.unary_stream(
                 '/indai.v1.OwnerService/ExportOwner',
                 request_serializer=indai_dot_v1_dot_owner__pb2.ExportOwnerRequest.SerializeToString,
@@ -227,6 +232,13 @@ class OwnerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReceipt(self, request, context):
+        """The proof that the node's ledger holds what was agreed in a thread, or what became of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExportOwner(self, request, context):
         """The owner's part of the ledger with its threads, as lines of the export format, for an offline audit.
         """
@@ -311,6 +323,11 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     servicer.EraseContent,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.EraseContentRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.EraseContentResponse.SerializeToString,
+            ),
+            'GetReceipt': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReceipt,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.GetReceiptRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.GetReceiptResponse.SerializeToString,
             ),
             'ExportOwner': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportOwner,
@@ -724,6 +741,33 @@ class OwnerService:
             '/indai.v1.OwnerService/EraseContent',
             indai_dot_v1_dot_owner__pb2.EraseContentRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.EraseContentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReceipt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/GetReceipt',
+            indai_dot_v1_dot_owner__pb2.GetReceiptRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.GetReceiptResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -65,6 +65,8 @@ class OwnerServiceStub:
     """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
     other party's copy and the event in the calendar.
     """
+    GetReceipt: _grpc.UnaryUnaryMultiCallable[_owner_pb2.GetReceiptRequest, _owner_pb2.GetReceiptResponse]
+    """The proof that the node's ledger holds what was agreed in a thread, or what became of it."""
     ExportOwner: _grpc.UnaryStreamMultiCallable[_owner_pb2.ExportOwnerRequest, _owner_pb2.ExportOwnerResponse]
     """The owner's part of the ledger with its threads, as lines of the export format, for an offline audit."""
 
@@ -105,6 +107,8 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
     other party's copy and the event in the calendar.
     """
+    GetReceipt: _aio.UnaryUnaryMultiCallable[_owner_pb2.GetReceiptRequest, _owner_pb2.GetReceiptResponse]  # type: ignore[assignment]
+    """The proof that the node's ledger holds what was agreed in a thread, or what became of it."""
     ExportOwner: _aio.UnaryStreamMultiCallable[_owner_pb2.ExportOwnerRequest, _owner_pb2.ExportOwnerResponse]  # type: ignore[assignment]
     """The owner's part of the ledger with its threads, as lines of the export format, for an offline audit."""
 
@@ -232,6 +236,14 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Erases what a thread that has ended says, here and in exports from now on. Its leaves stay, and so do the
         other party's copy and the event in the calendar.
         """
+
+    @_abc_1.abstractmethod
+    def GetReceipt(
+        self,
+        request: _owner_pb2.GetReceiptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.GetReceiptResponse, _abc.Awaitable[_owner_pb2.GetReceiptResponse]]:
+        """The proof that the node's ledger holds what was agreed in a thread, or what became of it."""
 
     @_abc_1.abstractmethod
     def ExportOwner(

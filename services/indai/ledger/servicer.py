@@ -83,7 +83,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT, f"A mid has {MID_BYTES} bytes.", fields={"mid": "wrong length"}
             )
-        index, leaf, opening = await self._find(owner, request.mid)
+        index, leaf, envelope, opening = await self._find(owner, request.mid)
         if index >= await self._reader.size():
             await self._signer.publish()
         checkpoint = await self._reader.checkpoint_at(index + 1)
@@ -91,7 +91,9 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         receipt: CoseReceipt | TlogProof = TlogProof(index, tuple(path), checkpoint, opening)
         if request.format == pb.RECEIPT_FORMAT_COSE:
             receipt = self._signer.cose_receipt(index, path, checkpoint)
-        return pb.GetReceiptProofResponse(proof=receipt.encode(), leaf=leaf, opening=opening or b"")
+        return pb.GetReceiptProofResponse(
+            proof=receipt.encode(), leaf=leaf, opening=opening or b"", envelope=envelope
+        )
 
     async def GetConsistencyProof(
         self,
@@ -140,17 +142,18 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             work.cancel()  # a caller who has gone needs no answer; nothing happens to one that is done
         yield _checked(await work)
 
-    async def _find(self, owner: str, mid: bytes) -> tuple[int, bytes, bytes | None]:
-        """Index, leaf and opening of an owner's commitment; NotFound also for somebody else's."""
+    async def _find(self, owner: str, mid: bytes) -> tuple[int, bytes, bytes, bytes | None]:
+        """Index, leaf, envelope and opening of an owner's commitment; NotFound also for somebody else's."""
         async with transaction(self._pool, [owner]) as connection:
             row = await connection.fetchrow(_FIND, self._identity.log, owner, mid, int(LeafKind.COMMITMENT))
         if row is None:
             message = f"The ledger of {owner} holds no commitment {mid.hex()[:12]}."
             raise NotFound(Reason.NOT_FOUND, message, hint="see `indai threads` for those it holds")
         if row["key"] is None:
-            return row["idx"], row["leaf"], None
+            return row["idx"], row["leaf"], b"", None
         name = entry_name(owner, mid, LeafKind.COMMITMENT)
-        return row["idx"], row["leaf"], self._vault.open(name, Sealed(row["content"], row["key"]))[1]
+        envelope, opening = self._vault.open(name, Sealed(row["content"], row["key"]))
+        return row["idx"], row["leaf"], envelope, opening
 
 
 def _checked(found: Checked) -> pb.CheckLedgerResponse:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from indai.client.audit.receipts import check_receipt, key_history
+from indai.client.receiptfile import ReceiptFile
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import negotiation_pb2, owner_pb2
 
@@ -143,3 +146,26 @@ async def test_a_stranger_cancels_nothing(pair: Pair, scene: Scene) -> None:
         await scene.carol.stub.CancelCommitment(cancel(thread))
     assert refused.value.reason is Reason.NOT_FOUND
     assert (await seen(pair.alice, thread.thread_id)).commitment_state == STANDS
+
+
+async def test_a_receipt_of_the_node_verifies_without_it(pair: Pair, tmp_path: Path) -> None:
+    thread = await ask(pair, title="Receipted")
+    await pair.bob.stub.CancelCommitment(cancel(thread))
+    await until(pair.alice, thread.thread_id, is_cancelled)
+    history = key_history(await pair.world.mirror(tmp_path / "registry.jsonl"), pair.world.policy.policy)
+    (event,) = [m.mid for m in await messages(pair.alice, thread.thread_id) if m.move == "EVENT"]
+    for mid, what in (("", "commitment"), (event, "event")):
+        request = owner_pb2.GetReceiptRequest(thread_id=thread.thread_id, mid=mid)
+        got = await pair.alice.stub.GetReceipt(request)
+        made = ReceiptFile(got.leaf, got.tlog_proof, got.cose, got.opening, got.envelope)
+        shown = check_receipt(made, history)
+        assert (shown.what, set(shown.parties)) == (what, {"ind.ai/alice", "ind.ai/bob"})
+        assert shown.proved.log == "ind.ai/node-a/ledger/" + str(datetime.now(UTC).year)
+    with pytest.raises(IndaiError) as malformed:
+        await pair.alice.stub.GetReceipt(owner_pb2.GetReceiptRequest(thread_id=thread.thread_id, mid="12"))
+    assert malformed.value.reason is Reason.INVALID_ARGUMENT
+    with pytest.raises(IndaiError) as nothing:
+        await pair.alice.stub.GetReceipt(
+            owner_pb2.GetReceiptRequest(thread_id=thread.thread_id, mid="00" * 32)
+        )
+    assert nothing.value.reason is Reason.NOT_FOUND
