@@ -149,6 +149,16 @@ class Calendar:
             Interval(max(i.start_ms, start_ms), min(i.end_ms, end_ms)) for i in (*taken, *self.periods)
         )
 
+    def standing(self, uid: str, start_ms: int, end_ms: int) -> list[CalendarEvent]:
+        """What stands under a UID: the event wherever it is, or the occurrences of a series that touch
+        `[start_ms, end_ms)`. Raises InvalidInput for endless rules."""
+        if uid in self.singles:
+            return [self.singles[uid]]
+        if uid not in self.series:
+            return []
+        lone = Calendar(self.zone, series={uid: self.series[uid]})
+        return lone.events(start_ms, end_ms)
+
 
 def read_busy(data: bytes, *, owner_zone: ZoneInfo, start_ms: int, end_ms: int) -> list[Interval]:
     """Busy time of a calendar file within `[start_ms, end_ms)`: merged, sorted, cut to the window.

@@ -23,20 +23,18 @@ import os
 import stat
 import tempfile
 import threading
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from indai.node.calendar.busy import Calendar, CalendarEvent, Span, read_calendar
+from indai.node.calendar.busy import Calendar, CalendarEvent, read_calendar
 from indai.node.calendar.content import MAX_BYTES
+from indai.node.calendar.edits import Splice, apply, line_end, removals, spliced, writes
 from indai.node.calendar.meeting import MeetingEvent, empty_calendar
 from indai.node.calendar.slots import Interval
-from indai.protocol.errors import IndaiError, InvalidInput, Reason, Refused, Unavailable
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
 
 _MAX_TRIES = 8
 _LIGHT = 1000  # single events that are searched in some 100 us
@@ -45,17 +43,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What tells one version of the file from another: mtime and ctime in ns, size, inode.
 Signature = tuple[int, int, int, int]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Splice:
-    """Bytes `[start, end)` of the file that give way to `text`: nothing for a removal, else `event`."""
-
-    uid: str
-    start: int
-    end: int
-    text: bytes = b""
-    event: MeetingEvent | None = None
 
 
 class CalendarFile:
@@ -76,6 +63,22 @@ class CalendarFile:
         self._calendar: Calendar | None = None
         self._signature: Signature | None = None
 
+    @property
+    def name(self) -> str:
+        """See `Source`."""
+        return str(self._path)
+
+    @property
+    def version(self) -> object:
+        """See `Source`. Looks at the file system: for threads only."""
+        try:
+            return _signature(os.stat(self._path))
+        except OSError:
+            return None
+
+    async def refresh(self) -> None:
+        """See `Source`: every query looks at the file itself."""
+
     async def busy(self, start_ms: int, end_ms: int) -> list[Interval]:
         """Busy time within `[start_ms, end_ms)`, merged, sorted and cut to it."""
         return await self._ask(lambda calendar: calendar.busy(start_ms, end_ms))
@@ -83,6 +86,20 @@ class CalendarFile:
     async def events(self, start_ms: int, end_ms: int) -> list[CalendarEvent]:
         """Occurrences that touch `[start_ms, end_ms)`, in order of time, free ones too."""
         return await self._ask(lambda calendar: calendar.events(start_ms, end_ms))
+
+    async def standing(
+        self, uids: Collection[str], start_ms: int, end_ms: int
+    ) -> dict[str, list[CalendarEvent]]:
+        """See `Source`."""
+        return await self._ask(
+            lambda calendar: {
+                uid: found for uid in uids if (found := calendar.standing(uid, start_ms, end_ms))
+            }
+        )
+
+    async def holding(self, uids: Collection[str]) -> set[str]:
+        """See `Source`."""
+        return await self._ask(lambda calendar: set(uids) & calendar.spans.keys())
 
     async def put(self, event: MeetingEvent) -> bool:
         """Write a meeting; see `put_many`. True when the file changed."""
@@ -94,11 +111,11 @@ class CalendarFile:
         Idempotent: a uid that stands in the file with the same or a higher SEQUENCE is left as it is, also
         when the owner has edited it since. On return the file is durable.
         """
-        return await asyncio.to_thread(self._edit, lambda calendar, end: _writes(calendar, events, end))
+        return await asyncio.to_thread(self._edit, lambda calendar, end: writes(calendar, events, end))
 
     async def remove(self, uid: str) -> bool:
         """Take a meeting out of the file; False when it was not there (also a success: it is gone)."""
-        return await asyncio.to_thread(self._edit, lambda calendar, _: _removals(calendar, uid)) > 0
+        return await asyncio.to_thread(self._edit, lambda calendar, _: removals(calendar, uid)) > 0
 
     async def _ask(self, ask: Callable[[Calendar], T]) -> T:
         """In a thread, unless the copy in memory is good and small: then the way to a thread costs more."""
@@ -151,12 +168,12 @@ class CalendarFile:
             for _ in range(_MAX_TRIES):
                 with _locked(path):
                     calendar, data, status = self._load()
-                    splices = plan(calendar, _line_end(data))
+                    splices = plan(calendar, line_end(data))
                     if not splices:
                         return 0
-                    written = _replace(path, _spliced(data, splices), status)
+                    written = _replace(path, spliced(data, splices), status)
                 if written is not None:
-                    _apply(calendar, splices)
+                    apply(calendar, splices)
                     self._signature = written
                     return len({splice.uid for splice in splices})
             raise Unavailable(
@@ -164,116 +181,6 @@ class CalendarFile:
                 f"The calendar {self._path} is being changed all the time by another program.",
                 hint="Try again in a moment.",
             )
-
-
-# Planning: which bytes give way to which
-
-
-def _writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes) -> list[Splice]:
-    newest: dict[str, MeetingEvent] = {}
-    for event in events:
-        if event.uid not in newest or newest[event.uid].sequence <= event.sequence:
-            newest[event.uid] = event
-    splices: list[Splice] = []
-    for event in newest.values():
-        spans = calendar.spans.get(event.uid, [])
-        if _stands(calendar, event):
-            continue
-        if event.cancelled:
-            # The owner's program may have counted changes of its own; ours must be the last.
-            event = replace(event, sequence=max(span.sequence for span in spans) + 1)
-        else:
-            _check_ours(event.uid, spans)
-        text = event.to_ical().replace(b"\r\n", line_end)
-        first, *rest = spans or [Span(calendar.insert_at, calendar.insert_at, 0, True)]
-        splices.append(Splice(event.uid, first.start, first.end, text, event))
-        splices.extend(Splice(event.uid, span.start, span.end) for span in rest)
-    return sorted(splices, key=lambda splice: splice.start)
-
-
-def _stands(calendar: Calendar, event: MeetingEvent) -> bool:
-    """True when the file has this version or a later one, be it without our mark: some programs drop it.
-
-    A cancellation stands, too, where there is nothing of ours left to cancel.
-    """
-    spans = calendar.spans.get(event.uid, [])
-    known = calendar.singles.get(event.uid)
-    if event.cancelled:
-        ours = bool(spans) and all(span.ours for span in spans)
-        as_agreed = known is not None and (known.start_ms, known.end_ms) == _times(event)
-        return not (ours or as_agreed) or (known is not None and not known.busy)
-    if any(span.ours and span.sequence >= event.sequence for span in spans):
-        return True
-    return known is not None and replace(known, ours=True, summary=event.summary) == event.occurrence()
-
-
-def _times(event: MeetingEvent) -> tuple[int, int]:
-    seen = event.occurrence()
-    return seen.start_ms, seen.end_ms
-
-
-def _removals(calendar: Calendar, uid: str) -> list[Splice]:
-    spans = calendar.spans.get(uid, [])
-    _check_ours(uid, spans)
-    return [Splice(uid, span.start, span.end) for span in spans]
-
-
-def _check_ours(uid: str, spans: Sequence[Span]) -> None:
-    """A peer chooses the uid of a meeting: it must not be able to name an event of the owner's own."""
-    if not all(span.ours for span in spans):
-        raise Refused(
-            Reason.ALREADY_EXISTS,
-            f"The calendar already has an event {uid[:80]!r} that this node did not write.",
-            hint="It is left as it is; the meeting needs another uid.",
-            metadata={"uid": uid[:200]},
-        )
-
-
-def _spliced(data: bytes, splices: Sequence[Splice]) -> bytes:
-    parts: list[bytes] = []
-    position = 0
-    for splice in splices:
-        parts += [data[position : splice.start], splice.text]
-        position = splice.end
-    whole = b"".join([*parts, data[position:]])
-    if len(whole) > MAX_BYTES:
-        raise InvalidInput(
-            Reason.TOO_LARGE,
-            f"With this meeting the calendar would exceed {MAX_BYTES // 2**20} MiB.",
-            hint="Move old events to another calendar file.",
-        )
-    return whole
-
-
-def _apply(calendar: Calendar, splices: Sequence[Splice]) -> None:
-    """Bring the copy in memory to the state of the file just written, without reading it again."""
-    ends = [splice.end for splice in splices]
-    shifts = list(accumulate((len(s.text) - (s.end - s.start) for s in splices), initial=0))
-    changed = {splice.uid for splice in splices}
-    for uid in changed:
-        for table in (calendar.singles, calendar.series, calendar.spans):
-            table.pop(uid, None)
-    for uid, spans in calendar.spans.items():
-        calendar.spans[uid] = [_shifted(span, shifts[bisect_right(ends, span.start)]) for span in spans]
-    for index, splice in enumerate(splices):
-        if splice.event is not None:
-            start = splice.start + shifts[index]
-            end = start + len(splice.text)
-            calendar.spans[splice.uid] = [Span(start, end, splice.event.sequence, True)]
-            calendar.singles[splice.uid] = splice.event.occurrence()
-    calendar.insert_at += shifts[-1]
-
-
-def _shifted(span: Span, by: int) -> Span:
-    return replace(span, start=span.start + by, end=span.end + by) if by else span
-
-
-def _line_end(data: bytes) -> bytes:
-    """The line end of the file's first line, so that what we add looks like the rest."""
-    first = (
-        data.splitlines(keepends=True)[0] if len(data) < 4096 else data[:4096].splitlines(keepends=True)[0]
-    )
-    return first[len(first.rstrip(b"\r\n")) :] or b"\r\n"
 
 
 # The file system
