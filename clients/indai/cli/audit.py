@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from pathlib import Path
@@ -33,7 +32,7 @@ _EVERY_S = 0.5
 )
 @click.option("--network", metavar="FILE", default="", help="Whose registry it must be (network.policy).")
 @click.option("--html", metavar="FILE", default="", help="Write the report as a page to read and print, too.")
-@click.option("--proofs", metavar="DIR", default="", help="Write proofs of contradictory words here, too.")
+@click.option("--proofs", metavar="DIR", default="", help="Write proofs of fraud here, too, each a file.")
 def audit_command(exports: tuple[str, ...], registry: str, network: str, html: str, proofs: str) -> None:
     """Verify exported ledgers offline.
 
@@ -72,7 +71,7 @@ def _write_proofs(folder: Path, report: Report) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for proof in report.proofs:
-            (folder / f"two-words-{hashlib.sha256(proof).hexdigest()[:16]}.json").write_bytes(proof)
+            (folder / proof.name).write_bytes(proof.content)
     except OSError as error:
         raise wrong(f"Proofs cannot be written to {folder}: {error.strerror}.", "check --proofs") from None
 

@@ -108,12 +108,17 @@ class Evidence:
             raise InvalidInput(Reason.INVALID_EXPORT, f"This is not a file of the format {FORMAT}.")
         return evidence
 
-    def write(self, directory: Path) -> Path:
-        """Keep it as a file of a name of its own; the path. Raises Unavailable(STORAGE_FULL)."""
+    @property
+    def file_name(self) -> str:
+        """A name of its own; raises as `heads`."""
         small, large = self.heads()
         name = self.log.name.replace("/", "_")
         roots = f"{small.root.hex()[:8]}-{large.root.hex()[:8]}"
-        path = directory / f"fraud-{name}-{small.size}-{large.size}-{roots}.jsonl"
+        return f"fraud-{name}-{small.size}-{large.size}-{roots}.jsonl"
+
+    def write(self, directory: Path) -> Path:
+        """Keep it as a file of a name of its own; the path. Raises Unavailable(STORAGE_FULL)."""
+        path = directory / self.file_name
         replace_file(path, self.encode())
         return path
 

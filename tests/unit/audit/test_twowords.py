@@ -34,26 +34,26 @@ def history(folder: Path, world: World) -> KeyHistory:
 @pytest.mark.parametrize("refuses", [True, False])
 def test_the_audit_hands_out_a_proof_that_stands_alone(refuses: bool, tmp_path: Path) -> None:
     world, mid = contradicting(refuses=refuses)
-    (raw,) = world.audit(tmp_path).proofs
+    (raw,) = [found.content for found in world.audit(tmp_path).proofs]
     proof = TwoWords.parse(raw)
     assert proof.verify(history(tmp_path, world)) == (BOB, mid)
-    for part in ("receipt", "other"):
+    for part in ("one", "other"):
         whole = getattr(proof, part)
         changed = whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:]
-        parts = {"receipt": proof.receipt, "other": proof.other} | {part: changed}
+        parts = {"one": proof.one, "other": proof.other} | {part: changed}
         with pytest.raises(ProtocolError):
             TwoWords(**parts).verify(history(tmp_path, world))
 
 
 def test_words_that_agree_prove_nothing(tmp_path: Path) -> None:
     world, _ = contradicting(refuses=True)
-    (raw,) = world.audit(tmp_path).proofs
+    (raw,) = [found.content for found in world.audit(tmp_path).proofs]
     proof, known = TwoWords.parse(raw), history(tmp_path, world)
     for one, other in (
-        (proof.receipt, proof.receipt),
-        (proof.other, proof.receipt),
-        (proof.receipt, world.a.messages[0].envelope),
-        (proof.receipt, world.a.messages[1].envelope),
+        (proof.one, proof.one),
+        (proof.other, proof.one),
+        (proof.one, world.a.messages[0].envelope),
+        (proof.one, world.a.messages[1].envelope),
     ):
         with pytest.raises(ProtocolError):
             TwoWords(one, other).verify(known)

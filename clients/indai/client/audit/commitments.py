@@ -133,6 +133,7 @@ class Judge:
         history, flaws = self._lives.judge(offer, holders)
         for flaw in flaws:
             self._fault(case, flaw.verdict, flaw.check, flaw.words, flaw.place, flaw.severity)
+            self.proofs += [flaw.proof] if flaw.proof else []
         return history
 
     def _check_bytes(self, case: _Case) -> None:

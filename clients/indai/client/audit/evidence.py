@@ -1,23 +1,54 @@
-"""Evidence of two histories among the files of an audit (`indai.client.fraud`).
+"""Evidence among the files of an audit: two histories of a log (`indai.client.fraud`), or two words of one
+party.
 
-A proof stands by itself. A pair of heads that is none is settled by a mirror of the registry: the heads are
+A proof stands by itself. A pair of heads that is none is settled by a mirror of the log: the heads are
 compared with its tree like any others that somebody has seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from indai.client.audit.findings import Findings
+from indai.client.audit.registry import KeyHistory
 from indai.client.audit.report import Place, Severity
 from indai.client.audit.trees import Head
-from indai.client.fraud import read_evidence
+from indai.client.audit.twowords import MAX_FILE as MAX_WORDS
+from indai.client.audit.twowords import TwoWords, is_two_words
+from indai.client.exports import ledger_node
+from indai.client.fraud import is_evidence, read_evidence
 from indai.protocol.errors import IndaiError, InvalidInput
 from indai.protocol.note import Verifier
 
 
-def read_all(
+@dataclass(frozen=True, slots=True)
+class Accusations:
+    """Files of evidence by whom they accuse: the registry, a ledger, or an offerer of two words."""
+
+    registry: tuple[Path, ...] = ()
+    ledgers: tuple[Path, ...] = ()
+    words: tuple[Path, ...] = ()
+
+    @classmethod
+    def among(cls, paths: Sequence[Path]) -> Accusations:
+        """Those among `paths`; the others are exports."""
+        evidence = [path for path in paths if is_evidence(path)]
+        ledgers = [path for path in evidence if _accuses_ledger(path)]
+        return cls(
+            tuple(path for path in evidence if path not in ledgers),
+            tuple(ledgers),
+            tuple(path for path in paths if is_two_words(path)),
+        )
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All of them."""
+        return (*self.registry, *self.ledgers, *self.words)
+
+
+def against_registry(
     paths: Sequence[Path], trusted: Sequence[Verifier] | None, mirrored: bool, findings: Findings
 ) -> list[Head]:
     """The heads of the trusted registry in files of evidence, for its mirror's tree to be compared with.
@@ -25,10 +56,70 @@ def read_all(
     `trusted` are the logs that the audit was told to believe, None for nobody said; `mirrored` says that
     there is a mirror to settle what is no proof.
     """
-    return [head for path in paths for head in _read(path, trusted, mirrored, findings)]
+    believed = None if trusted is None else [one.vkey for one in trusted]
+    return [head for path in paths for head in _read(path, lambda _: believed, mirrored, findings)]
 
 
-def _read(path: Path, trusted: Sequence[Verifier] | None, mirrored: bool, findings: Findings) -> list[Head]:
+def against_ledgers(
+    paths: Sequence[Path], history: KeyHistory | None, exported: Collection[str], findings: Findings
+) -> list[Head]:
+    """As `against_registry`, of ledgers: their keys are those that the registry shows. `exported`
+    are the logs whose exports are supplied.
+    """
+    heads: list[Head] = []
+    for path in paths:
+        if history is None:
+            findings.add(
+                Severity.OPEN,
+                "evidence",
+                Place(path.name),
+                "It accuses a ledger, and no registry shows its key.",
+            )
+        else:
+            heads += _read(path, _published(history), _log_of(path) in exported, findings)
+    return heads
+
+
+def judge_words(paths: Sequence[Path], history: KeyHistory | None, findings: Findings) -> None:
+    """Proofs of two words on one commitment."""
+    for path in paths:
+        place = Place(path.name)
+        try:
+            with path.open("rb") as file:
+                words = TwoWords.parse(file.read(MAX_WORDS))
+            if history is None:
+                findings.add(
+                    Severity.OPEN, "evidence", place, "No registry shows the keys of whom it accuses."
+                )
+                continue
+            liar, mid = words.verify(history)
+        except InvalidInput as error:
+            findings.add(Severity.UNREADABLE, "file", place, error.message)
+        except IndaiError as error:
+            findings.add(Severity.INVALID, "evidence", place, error.message)
+        else:
+            findings.add(Severity.FRAUD, "contradiction", place, f"{liar} signed two different words.", mid)
+
+
+def _published(history: KeyHistory) -> Callable[[str], list[str]]:
+    return lambda log: [vkey for origin, vkey in history.ledgers(ledger_node(log)) if origin == log]
+
+
+def _accuses_ledger(path: Path) -> bool:
+    return "/ledger/" in _log_of(path)
+
+
+def _log_of(path: Path) -> str:
+    try:
+        return read_evidence(path).log.name
+    except InvalidInput:
+        return ""
+
+
+def _read(
+    path: Path, believed: Callable[[str], list[str] | None], mirrored: bool, findings: Findings
+) -> list[Head]:
+    """Both heads of a file; `believed` are the keys of a log that count, None for any."""
     place = Place(path.name)
     try:
         evidence = read_evidence(path)
@@ -40,8 +131,8 @@ def _read(path: Path, trusted: Sequence[Verifier] | None, mirrored: bool, findin
         findings.add(Severity.INVALID, "evidence", place, error.message)
         return []
     origin = evidence.log.name
-    ours = trusted is None or evidence.log in trusted
-    if not ours:
+    keys = believed(origin)
+    if keys is not None and evidence.log.vkey not in keys:
         message = f"It accuses {origin} under a key that nobody here trusts, so it says nothing."
         findings.add(Severity.INVALID, "evidence", place, message)
         return []
@@ -52,4 +143,5 @@ def _read(path: Path, trusted: Sequence[Verifier] | None, mirrored: bool, findin
     elif not mirrored:
         message = f"Whether the heads of {origin} in it belong to one history, only a mirror of it can tell."
         findings.add(Severity.OPEN, "evidence", place, message)
-    return [Head(small, place), Head(large, place)]
+    vkey = evidence.log.vkey
+    return [Head(small, place, evidence.smaller, vkey), Head(large, place, evidence.larger, vkey)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from indai.client.audit.facts import Happened, Held, Ledger, Transcripts
 from indai.client.audit.report import Place, Severity, Verdict
 from indai.client.audit.signatures import SignatureCheck
+from indai.client.audit.twowords import TwoWords
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import MAX_SKEW_MS
@@ -35,6 +36,7 @@ class Flaw:
     words: str
     place: Place
     severity: Severity | None = None
+    proof: TwoWords | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Lives:
 def _replay(history: History, said: Sequence[Happened]) -> tuple[History, list[Flaw]]:
     """Apply what was said, in whichever order it follows from itself."""
     flaws: list[Flaw] = []
+    raw = {one.message.mid: one.raw for one in said}
     waiting, before = sorted(said, key=_order), -1
     while waiting and len(waiting) != before:
         before, again = len(waiting), []
@@ -102,7 +105,7 @@ def _replay(history: History, said: Sequence[Happened]) -> tuple[History, list[F
                 if error.reason is Reason.OUT_OF_ORDER:
                     again.append(one)
                 else:
-                    flaws.append(_flaw(history, one, error))
+                    flaws.append(_flaw(history, one, error, raw))
         waiting = again
     for one in waiting:
         body = body_of(one.message)
@@ -113,13 +116,14 @@ def _replay(history: History, said: Sequence[Happened]) -> tuple[History, list[F
     return history, flaws
 
 
-def _flaw(history: History, one: Happened, error: ProtocolError) -> Flaw:
+def _flaw(history: History, one: Happened, error: ProtocolError, raw: dict[bytes, bytes]) -> Flaw:
     words = f"{_name(one.message)}: {error.message}"
     body = body_of(one.message)
     known = history.chain[body.seq - 1] if 0 < body.seq <= len(history.chain) else None
     if error.rule in _CHAIN and known is not None and one.message.sender == history.sequencer:
         words = f"{_name(one.message)}: another event was signed under the same number."
-        return Flaw(Verdict.CONTESTED, "event-chain", words, one.place, Severity.FRAUD)
+        proof = TwoWords(raw[known.mid], one.raw)
+        return Flaw(Verdict.CONTESTED, "event-chain", words, one.place, Severity.FRAUD, proof)
     if error.rule in _CHAIN:
         check = "event-chain"
     else:

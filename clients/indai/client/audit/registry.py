@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from indai.client.audit.findings import Findings
-from indai.client.audit.report import Place, Severity
+from indai.client.audit.report import Place, Proof, Severity
 from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
 from indai.client.exports import REGISTRY, CheckpointLine, EntryLine, Header, read_export
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
@@ -169,9 +170,11 @@ def replay_registry(
     findings: Findings,
     progress: Progress,
     seen: Sequence[Head] = (),
+    proofs: list[Proof] | None = None,
 ) -> tuple[KeyHistory | None, int]:
     """The key history in a registry's export and the number of its entries; None if it cannot be
-    believed at all. `seen` are verified heads from elsewhere: each must be one of its tree.
+    believed at all. `seen` are verified heads from elsewhere: each must be one of its tree. Proofs of
+    two histories are added to `proofs`.
     """
     replay = _Replay(path, trust, findings, seen)
     try:
@@ -186,7 +189,10 @@ def replay_registry(
                 replay.head(line, record)
     except IndaiError as error:
         findings.add(Severity.UNREADABLE, "file", _place_of(error, path), error.message)
-    return replay.end()
+    ended = replay.end()
+    if proofs is not None:
+        proofs += replay.proofs
+    return ended
 
 
 class _Replay:
@@ -197,6 +203,7 @@ class _Replay:
         self._path, self._trust, self._findings = path, trust, findings
         self._vkey = ""
         self._heads: list[Head] = []
+        self.proofs: list[Proof] = []
         self._tree: TreeReplay | None = None
         self._history: KeyHistory | None = None
         self._tiles = SparseMap(lambda _: None)
@@ -228,7 +235,7 @@ class _Replay:
             self._findings.add(Severity.INVALID, "registry-head", place, error.message)
             self._history = None
             return
-        self._heads.append(Head(checkpoint, place))
+        self._heads.append(Head(checkpoint, place, record.note.encode(), self._vkey))
         if not all_verified(record.note, verified):
             # Without a policy nobody can tell a witness from an inventor.
             severity = Severity.INVALID if self._trust else Severity.NOTE
@@ -261,9 +268,16 @@ class _Replay:
 
     def end(self) -> tuple[KeyHistory | None, int]:
         tree = self._replayed()
-        contradictions(self._heads, self._findings)
+        self.proofs += contradictions(self._heads, self._findings)
         tree.end()
+        self.proofs += tree.proofs(self._entries)
         return self._history, tree.size
+
+    def _entries(self) -> Iterator[bytes]:
+        with suppress(IndaiError):  # whatever is wrong with the file was said when it was read
+            yield from (
+                record.entry for _, record in read_export(self._path) if isinstance(record, EntryLine)
+            )
 
     def _replayed(self) -> TreeReplay:
         if self._tree is None:

@@ -152,14 +152,22 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """A file that proves a contradiction to anybody with a mirror of the registry."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole result."""
 
     commitments: tuple[CommitmentVerdict, ...] = ()
     findings: tuple[Finding, ...] = ()
     counts: Counts = field(default_factory=Counts)
-    # Files that prove a contradiction alone (`indai.client.audit.twowords`).
-    proofs: tuple[bytes, ...] = ()
+    # Of two words (`indai.client.audit.twowords`) and of two histories (`indai.client.fraud`), each once.
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -195,6 +203,7 @@ class Report:
             "counts": {name: getattr(self.counts, name) for name in Counts.__dataclass_fields__},
             "commitments": [commitment.to_json() for commitment in self.commitments],
             "findings": [finding.to_json() for finding in self.findings],
+            "proofs": [proof.name for proof in self.proofs],
         }
 
     def lines(self) -> list[tuple[str, str]]:

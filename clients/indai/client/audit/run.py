@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from indai.client.audit.commitments import Judge
 from indai.client.audit.contents import ContentReader
-from indai.client.audit.evidence import read_all
+from indai.client.audit.evidence import Accusations, against_ledgers, against_registry, judge_words
 from indai.client.audit.facts import Ledger, Transcripts
 from indai.client.audit.findings import Findings
 from indai.client.audit.registry import KeyHistory, Progress, replay_registry
-from indai.client.audit.report import Counts, Place, Report, Severity
+from indai.client.audit.report import Counts, Place, Proof, Report, Severity
 from indai.client.audit.signatures import SignatureCheck
 from indai.client.audit.threads import ThreadReader
 from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
@@ -28,7 +29,6 @@ from indai.client.exports import (
     ledger_node,
     read_export,
 )
-from indai.client.fraud import is_evidence
 from indai.protocol.checkpoint import open_checkpoint, read_checkpoint
 from indai.protocol.errors import IndaiError
 from indai.protocol.tlogpolicy import TlogPolicy
@@ -48,15 +48,20 @@ def audit(
     in a file: whatever is wrong with it is in the report.
     """
     findings = Findings()
-    accusing = [path for path in paths if is_evidence(path)]
-    paths = [path for path in paths if path not in accusing]
-    accused = read_all(accusing, trust.logs if trust else None, registry is not None, findings)
+    accusing, proofs = Accusations.among(paths), list[Proof]()
+    paths = [path for path in paths if path not in accusing.files]
+    accused = against_registry(
+        accusing.registry, trust.logs if trust else None, registry is not None, findings
+    )
     history, entries = None, 0
     if registry is not None:
-        history, entries = replay_registry(registry, trust, findings, progress, accused)
+        history, entries = replay_registry(registry, trust, findings, progress, accused, proofs)
     openings = [_open(path, history, findings) for path in paths]
     heads = [head for opening in openings for head in (*opening.heads, *opening.heard)]
-    contradictions(heads, findings)
+    exported = {opening.header.log for opening in openings if opening.header}
+    heads += against_ledgers(accusing.ledgers, history, exported, findings)
+    judge_words(accusing.words, history, findings)
+    proofs += contradictions(heads, findings)
     transcripts, signatures = Transcripts(), SignatureCheck(history)
     ledgers = []
     for opening in openings:
@@ -73,6 +78,7 @@ def audit(
         threads = ThreadReader(ledger, transcripts, signatures, findings)
         _read(opening.path, tree, contents, threads, findings, progress)
         tree.end()
+        proofs += tree.proofs(partial(_leaves, opening.path))
         ledgers.append(ledger)
     judge = Judge(ledgers, transcripts, history, signatures, findings)
     commitments = tuple(judge.judge())
@@ -86,8 +92,8 @@ def audit(
         decisions=sum(len(ledger.decided) for ledger in ledgers),
         registry_entries=entries,
     )
-    proofs = tuple(proof.encode() for proof in judge.proofs)
-    return Report(commitments, tuple(findings.found), counts, proofs)
+    proofs += [words.proof for words in judge.proofs]
+    return Report(commitments, tuple(findings.found), counts, tuple(dict.fromkeys(proofs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +163,7 @@ def _head(record: CheckpointLine, header: Header, place: Place, findings: Findin
         message = f"The head is not one of {header.log}, or has a signature of a key that is not known."
         findings.add(Severity.INVALID, "ledger-head", place, message)
         return None
-    return Head(checkpoint, place)
+    return Head(checkpoint, place, record.note.encode(), header.vkey)
 
 
 def _peers_head(
@@ -174,7 +180,7 @@ def _peers_head(
         return None
     for _, vkey in history.ledgers(ledger_node(origin)):
         with suppress(IndaiError):
-            return Head(open_checkpoint(note, vkey)[0], place)
+            return Head(open_checkpoint(note, vkey)[0], place, note, vkey)
     message = f"No key that the registry shows for {origin} has signed this head."
     findings.add(Severity.INVALID, "ledger-head", place, message)
     return None
@@ -202,6 +208,14 @@ def _read(
                 progress(path.name, line)
     except IndaiError as error:
         findings.add(Severity.UNREADABLE, "file", _place(path, error), error.message)
+
+
+def _leaves(path: Path) -> Iterator[bytes]:
+    """Every leaf once more, as far as the file can be read."""
+    with suppress(IndaiError):
+        for _, record in read_export(path):
+            if isinstance(record, LeafLine | OpenLeafLine):
+                yield record.leaf
 
 
 def _place(path: Path, error: IndaiError) -> Place:

@@ -5,21 +5,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from indai.client.audit.findings import Findings
-from indai.client.audit.report import Place, Severity
+from indai.client.audit.report import Place, Proof, Severity
+from indai.client.fraud import Evidence
 from indai.protocol.checkpoint import Checkpoint
-from indai.protocol.merkle import CompactRange, leaf_hash
-from indai.protocol.note import parse_note
+from indai.protocol.errors import ProtocolError
+from indai.protocol.merkle import CompactRange, consistency_proof, leaf_hash
+from indai.protocol.note import parse_note, parse_vkey
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head whose signature was verified, and the place it was read from."""
+    """A head whose signature was verified, the place it was read from, and its note with the key."""
 
     checkpoint: Checkpoint
     place: Place
+    note: bytes = b""
+    vkey: str = ""
 
 
 def all_verified(note: str, cosignatures: int) -> bool:
@@ -27,9 +32,10 @@ def all_verified(note: str, cosignatures: int) -> bool:
     return len(parse_note(note.encode())[1]) == 1 + cosignatures
 
 
-def contradictions(heads: list[Head], findings: Findings) -> None:
+def contradictions(heads: list[Head], findings: Findings) -> list[Proof]:
     """Two verified heads of one log with one size and two roots: the log has shown a split view."""
     seen: dict[tuple[str, int], Head] = {}
+    proofs: list[Proof] = []
     for head in heads:
         known = seen.setdefault((head.checkpoint.origin, head.checkpoint.size), head)
         if known.checkpoint.root != head.checkpoint.root:
@@ -38,6 +44,22 @@ def contradictions(heads: list[Head], findings: Findings) -> None:
                 f"the other one is in {known.place}."
             )
             findings.add(Severity.FRAUD, "split-view", head.place, message)
+            proofs += two_histories(known, head)
+    return proofs
+
+
+def two_histories(one: Head, other: Head, proof: Sequence[bytes] = ()) -> list[Proof]:
+    """The file that proves two heads contradict each other; none when they are not under one key, or don't.
+
+    `proof`: the consistency proof in the larger head's tree, for heads of two sizes.
+    """
+    if not one.vkey or one.vkey != other.vkey:
+        return []
+    try:
+        evidence = Evidence.of(parse_vkey(one.vkey), one.note, other.note, proof)
+        return [Proof(evidence.file_name, evidence.encode())] if evidence.is_proof else []
+    except ProtocolError:
+        return []
 
 
 class TreeReplay:
@@ -58,6 +80,8 @@ class TreeReplay:
         # Where every head failed, that was said already.
         self._covered = 0
         self._any = bool(own)
+        self._own = own
+        self.forks: list[Head] = []
         self._compare()
 
     @property
@@ -96,3 +120,20 @@ class TreeReplay:
             else:
                 message = f"The head of size {size} in {head.place} is not one of the tree in {self._file}."
                 self._findings.add(Severity.FRAUD, "split-view", head.place, message)
+                self.forks.append(head)
+
+    def proofs(self, entries: Callable[[], Iterable[bytes]]) -> list[Proof]:
+        """Files that prove each fork; `entries` reads the leaves once more, and only if there is one."""
+        if not self.forks:
+            return []
+        hashes = [leaf_hash(entry) for entry in entries()]
+        return [proof for fork in self.forks for proof in self._prove(fork, hashes)]
+
+    def _prove(self, fork: Head, hashes: list[bytes]) -> list[Proof]:
+        size = fork.checkpoint.size
+        for own in self._own:
+            if size <= own.checkpoint.size <= len(hashes):
+                path = consistency_proof(hashes[: own.checkpoint.size], size)
+                if found := two_histories(fork, own, path):
+                    return found
+        return []
