@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from indai.client.audit.findings import Findings
 from indai.client.audit.report import Place, Proof, Severity
-from indai.client.fraud import Evidence
+from indai.client.fraud import Evidence, Prefix
 from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.errors import ProtocolError
-from indai.protocol.merkle import CompactRange, consistency_proof, leaf_hash
+from indai.protocol.merkle import CompactRange, consistency_proof, leaf_hash, root
 from indai.protocol.note import parse_note, parse_vkey
 
 
@@ -48,15 +48,16 @@ def contradictions(heads: list[Head], findings: Findings) -> list[Proof]:
     return proofs
 
 
-def two_histories(one: Head, other: Head, proof: Sequence[bytes] = ()) -> list[Proof]:
+def two_histories(small: Head, large: Head, prefix: Prefix | None = None) -> list[Proof]:
     """The file that proves two heads contradict each other; none when they are not under one key, or don't.
 
-    `proof`: the consistency proof in the larger head's tree, for heads of two sizes.
+    `prefix`: what the larger head's tree begins with, for heads of two sizes.
     """
-    if not one.vkey or one.vkey != other.vkey:
+    if not small.vkey or small.vkey != large.vkey:
         return []
+    one, other = (small.note, large.note) if prefix else sorted((small.note, large.note))
     try:
-        evidence = Evidence.of(parse_vkey(one.vkey), one.note, other.note, proof)
+        evidence = Evidence(parse_vkey(small.vkey), one, other, prefix)
         return [Proof(evidence.file_name, evidence.encode())] if evidence.is_proof else []
     except ProtocolError:
         return []
@@ -133,7 +134,9 @@ class TreeReplay:
         size = fork.checkpoint.size
         for own in self._own:
             if size <= own.checkpoint.size <= len(hashes):
-                path = consistency_proof(hashes[: own.checkpoint.size], size)
-                if found := two_histories(fork, own, path):
+                known = hashes[: own.checkpoint.size]
+                path = tuple(consistency_proof(known, size)) if size < len(known) else ()
+                prefix = Prefix(root(known[:size]), path) if path else None
+                if found := two_histories(fork, own, prefix):
                     return found
         return []
