@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
-from indai.client.exports import ExportWriter, LeafLine, OpenLeafLine, read_lines
+from indai.client.exports import ErasedLeafLine, ExportWriter, LeafLine, OpenLeafLine, read_lines
 from indai.client.receipts import verify_receipt
 from indai.ledger.entries import Entry, erase, prepare, record
 from indai.ledger.export import LedgerIdentity
@@ -206,7 +206,7 @@ async def test_an_erased_content_is_gone_and_its_leaf_stays(
         assert await erase(connection, LOG, ALICE, [mine.mid]) == 2
         assert await erase(connection, LOG, ALICE, [mine.mid]) == 0
     records = [one for _, one in read_lines("export", await exported(service))]
-    assert [type(one) for one in records if isinstance(one, LeafLine | OpenLeafLine)] == [
+    assert [type(one) for one in records if isinstance(one, LeafLine | ErasedLeafLine | OpenLeafLine)] == [
         OpenLeafLine,
         LeafLine,
         LeafLine,

@@ -19,6 +19,7 @@ from indai.client.exports import (
     CheckpointLine,
     End,
     EntryLine,
+    ErasedLeafLine,
     ExportWriter,
     Header,
     LeafLine,
@@ -36,7 +37,8 @@ NOTE = CheckpointLine("ind.ai/n/ledger/2026\n2\nroot\n\n\u2014 name sig\n")
 LEAF = LeafLine(0, b"\x01" * 42)
 OPEN = OpenLeafLine(1, b"\x02" * 42, "ind.ai/alice", b"\x03" * 32, b"envelope", b"\x04" * 32)
 MESSAGE = MessageLine(b"\x05" * 16, "ind.ai/alice", b"\x06" * 32, OUT, b"envelope")
-RECORDS: Sequence[Record] = (HEADER, NOTE, LEAF, OPEN, MESSAGE)
+GONE = ErasedLeafLine(2, b"\x07" * 42, "ind.ai/alice", b"\x08" * 32, b"\x08" * 32)
+RECORDS: Sequence[Record] = (HEADER, NOTE, LEAF, OPEN, GONE, MESSAGE)
 
 
 def write(records: Sequence[Record] = RECORDS) -> list[bytes]:
@@ -67,11 +69,11 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(write()))
     records = list(read_export(path))
-    assert [number for number, _ in records] == [1, 2, 3, 4, 5, 6]
+    assert [number for number, _ in records] == [1, 2, 3, 4, 5, 6, 7]
     assert [record for _, record in records[:-1]] == list(RECORDS)
     end = records[-1][1]
     assert isinstance(end, End)
-    assert (end.checkpoints, end.leaves, end.entries, end.messages) == (1, 2, 0, 1)
+    assert (end.checkpoints, end.leaves, end.entries, end.messages) == (1, 3, 0, 1)
 
 
 @settings(max_examples=150)
@@ -189,7 +191,7 @@ def test_a_registry_export_holds_entries() -> None:
 
 def test_messages_are_added_to_what_another_writer_made() -> None:
     writer = ExportWriter()
-    copied = [writer.copy(line) for line in write([HEADER, NOTE, LEAF, OPEN])[:-1]]
+    copied = [writer.copy(line) for line in write([HEADER, NOTE, LEAF, OPEN, GONE])[:-1]]
     assert read([*copied, writer.line(MESSAGE), writer.end()])[:-1] == list(RECORDS)
 
 

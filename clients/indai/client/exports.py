@@ -89,6 +89,24 @@ class LeafLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ErasedLeafLine:
+    """A leaf of a ledger whose content its owner has erased, by the exporter's word.
+
+    `mid` named the content; `about` is the commitment that it was, or was an event of, and empty for what is
+    no deed. Both are hashes over random bytes.
+    """
+
+    tag: ClassVar[str] = "erased-leaf"
+    types: ClassVar[dict[str, str]] = {**LeafLine.types, "mid": "hex", "about": "hex"}
+
+    index: int
+    leaf: bytes
+    owner: str
+    mid: bytes
+    about: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class OpenLeafLine:
     """A leaf of a ledger with what opens it. `envelope` may be unsigned (decisions, policy versions)."""
 
@@ -154,7 +172,15 @@ class End:
 
 
 Record = (
-    Header | CheckpointLine | PeerCheckpointLine | LeafLine | OpenLeafLine | EntryLine | MessageLine | End
+    Header
+    | CheckpointLine
+    | PeerCheckpointLine
+    | LeafLine
+    | ErasedLeafLine
+    | OpenLeafLine
+    | EntryLine
+    | MessageLine
+    | End
 )
 
 _RECORDS: MappingProxyType[str, type[Any]] = MappingProxyType(
@@ -165,6 +191,7 @@ _RECORDS: MappingProxyType[str, type[Any]] = MappingProxyType(
             CheckpointLine,
             PeerCheckpointLine,
             LeafLine,
+            ErasedLeafLine,
             OpenLeafLine,
             EntryLine,
             MessageLine,
@@ -178,9 +205,14 @@ _COUNTED = {
     "peer-checkpoint": "checkpoints",
     "leaf": "leaves",
     "open-leaf": "leaves",
+    "erased-leaf": "leaves",
     "entry": "entries",
     "message": "messages",
 }
+
+
+_STAGES = {"open-leaf": "leaf", "erased-leaf": "leaf"}
+_Numbered = LeafLine | ErasedLeafLine | OpenLeafLine | EntryLine
 
 
 class _Order:
@@ -203,14 +235,14 @@ class _Order:
             return "a second header"
         if isinstance(record, End):
             return "" if self.counts["checkpoints"] else "there is no checkpoint"
-        stage = "leaf" if isinstance(record, OpenLeafLine) else record.tag
+        stage = _STAGES.get(record.tag, record.tag)
         if stage not in self._stages:
             return f"a {record.tag} line does not belong into this sort of export"
         if self._stages.index(stage) < self._stage:
             return f"a {record.tag} line stands too late"
         if isinstance(record, PeerCheckpointLine) and not self.counts["checkpoints"]:
             return "a peer-checkpoint line stands before the log's own"
-        if isinstance(record, LeafLine | OpenLeafLine | EntryLine) and record.index != self._next_index:
+        if isinstance(record, _Numbered) and record.index != self._next_index:
             return f"index {record.index} stands where {self._next_index} should be"
         return ""
 
@@ -220,9 +252,9 @@ class _Order:
         if isinstance(record, Header):
             self._stage, self._stages = 0, _CONTENT[record.of]
         elif not isinstance(record, End):
-            self._stage = self._stages.index("leaf" if isinstance(record, OpenLeafLine) else record.tag)
+            self._stage = self._stages.index(_STAGES.get(record.tag, record.tag))
             self.counts[_COUNTED[record.tag]] += 1
-            if isinstance(record, LeafLine | OpenLeafLine | EntryLine):
+            if isinstance(record, _Numbered):
                 self._next_index += 1
 
     @property
@@ -337,7 +369,12 @@ def _form(record: Record) -> str:
             return f"{quoted(record.of)} is not a sort of export"
     if isinstance(record, MessageLine) and record.direction not in (OUT, IN):
         return f"{quoted(record.direction)} is not a direction"
-    if isinstance(record, MessageLine | OpenLeafLine) and len(record.mid) != hashlib.sha256().digest_size:
+    if isinstance(record, ErasedLeafLine) and len(record.about) not in (0, hashlib.sha256().digest_size):
+        return "its about has not 32 bytes"
+    if (
+        isinstance(record, MessageLine | OpenLeafLine | ErasedLeafLine)
+        and len(record.mid) != hashlib.sha256().digest_size
+    ):
         return "its mid has not 32 bytes"
     return ""
 

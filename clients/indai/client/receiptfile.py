@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from indai.client.exports import CheckpointLine, LeafLine, OpenLeafLine, read_export
+from indai.client.exports import CheckpointLine, ErasedLeafLine, LeafLine, OpenLeafLine, read_export
 from indai.protocol.checkpoint import read_checkpoint
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.leaf import LeafKind, LedgerLeaf
@@ -69,7 +69,7 @@ def receipt_in_export(path: Path, mid: bytes) -> ReceiptFile:
     for _, record in read_export(path):
         if isinstance(record, CheckpointLine):
             note = record.note
-        elif isinstance(record, LeafLine | OpenLeafLine):
+        elif isinstance(record, LeafLine | ErasedLeafLine | OpenLeafLine):
             hashes.append(leaf_hash(record.leaf))
             if found is None and isinstance(record, OpenLeafLine) and record.mid == mid and _is_deed(record):
                 found = record

@@ -138,6 +138,8 @@ async def record(
 async def erase(connection: asyncpg.Connection, log: str, owner: str, mids: Sequence[bytes]) -> int:
     """Erase what the owner's entries about these messages contain, with their keys; how many there were.
 
+    `mids` are those of one thread: the first deed among them counts as its commitment, later ones as events.
+
     Their leaves stay, so the tree and every receipt do. It holds after the caller's COMMIT; the session must
     see the owner's rows. What dead rows, the server's log and backups keep for a while is sealed under the
     node's key.

@@ -12,6 +12,7 @@ from indai.client.exports import (
     FORMAT,
     LEDGER,
     CheckpointLine,
+    ErasedLeafLine,
     ExportWriter,
     Header,
     LeafLine,
@@ -26,6 +27,8 @@ MAX_HEADS = 32
 _PAGE = 512
 
 _HEADS = "SELECT note FROM tlog.checkpoint WHERE log = $1 AND size <= $2 ORDER BY size DESC LIMIT $3"
+
+_ERASED = "SELECT idx, owner, mid, about FROM ledger.erasures WHERE log = $1 AND idx >= $2 AND idx < $3"
 
 # Row-level security shows the contents of the session's owners only; other leaves come without. OFFSET 0
 # keeps the look-up of a content an index probe, whatever the planner believes about the table's size.
@@ -75,13 +78,18 @@ async def export_lines(
         yield writer.line(CheckpointLine(row["note"].decode("utf-8")))
     for start in range(0, size, _PAGE):
         async with transaction(pool, owners) as connection:
-            rows = await connection.fetch(_LEAVES, identity.log, start, min(start + _PAGE, size))
+            page = (identity.log, start, min(start + _PAGE, size))
+            rows = await connection.fetch(_LEAVES, *page)
+            erased = {row["idx"]: row for row in await connection.fetch(_ERASED, *page) if row["mid"]}
         for row in rows:
-            yield writer.line(_leaf(row, vault))
+            yield writer.line(_leaf(row, erased.get(row["idx"]), vault))
     yield writer.end()
 
 
-def _leaf(row: asyncpg.Record, vault: Vault) -> Record:
+def _leaf(row: asyncpg.Record, erased: asyncpg.Record | None, vault: Vault) -> Record:
+    if erased is not None:
+        about = erased["about"] or b""
+        return ErasedLeafLine(row["idx"], row["leaf"], erased["owner"], erased["mid"], about)
     if row["owner"] is None:
         return LeafLine(row["idx"], row["leaf"])
     name = entry_name(row["owner"], row["mid"], row["kind"])

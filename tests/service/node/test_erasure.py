@@ -15,6 +15,7 @@ from indai.v1 import owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
 
 from tests.service.node.conftest import Pair
+from tests.service.node.lives import is_cancelled, until
 from tests.service.node.world import Node, Owner, now_ms
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -96,6 +97,21 @@ async def test_what_was_erased_is_in_no_table_and_the_audit_says_unopened(pair: 
     (verdict,) = [one for one in both.commitments if one.mid == thread.commitment_mid]
     assert verdict.verdict is Verdict.UNOPENED
     assert report.exit_status == both.exit_status == 3
+
+
+async def test_an_erased_cancellation_is_not_counted_as_a_commitment(pair: Pair, tmp_path: Path) -> None:
+    thread = await agreed(pair, SECRET)
+    await pair.bob.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=thread.thread_id))
+    for owner in (pair.alice, pair.bob):
+        await until(owner, thread.thread_id, is_cancelled)
+    registry = await pair.world.mirror(tmp_path / "registry.jsonl")
+    counted = []
+    for name in ("before", "after"):
+        path = await export(pair.a, tmp_path / f"{name}.jsonl")
+        counted.append(audit([path], registry, pair.world.policy.policy).verdicts["UNOPENED"])
+        if name == "before":
+            await erase(pair.alice, thread.thread_id)
+    assert counted[1] == counted[0] + 1
 
 
 async def test_a_ledger_with_erased_contents_is_sound(pair: Pair) -> None:

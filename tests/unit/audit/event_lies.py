@@ -9,6 +9,7 @@ from indai.protocol.leaf import LeafKind
 from indai.protocol.operations import CREATE
 from indai.v1 import envelope_pb2
 
+from .lies import honest
 from .worlds import (
     ALICE,
     BOB,
@@ -128,3 +129,20 @@ def event_of_nothing_shown() -> World:
     life.mid = b"\x05" * 32
     life.happen(life.event("CANCEL"))
     return life.deal.world
+
+
+def erased_by_alice() -> World:
+    """A cancelled meeting, of which alice has erased everything that it said."""
+    life = lived()
+    life.happen(life.event("CANCEL"))
+    world = life.deal.world
+    world.a.erased = {1: b"", 2: life.mid, 3: life.mid}
+    world.a.messages.clear()
+    return world
+
+
+def erased_commitment_that_is_called_an_event() -> World:
+    world = honest()
+    world.a.erased = {1: b"", 2: b"\x07" * 32}
+    world.a.messages.clear()
+    return world

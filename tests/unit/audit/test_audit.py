@@ -18,7 +18,7 @@ from indai.protocol.operations import UPDATE, build_operation
 from indai.v1 import negotiation_pb2 as pb
 from indai.v1 import policy_pb2
 
-from .event_lies import lived
+from .event_lies import erased_by_alice, lived
 from .lies import bent, checks, honest, receipt_and_refusal
 from .worlds import (
     ALICE,
@@ -215,6 +215,18 @@ def test_a_content_that_is_erased_is_unopened(tmp_path: Path) -> None:
     report = world.audit(tmp_path)
     assert [one.verdict for one in report.commitments] == [Verdict.UNOPENED] * 2
     assert report.exit_status == 3
+
+
+def test_an_erased_event_is_no_erased_commitment(tmp_path: Path) -> None:
+    world = erased_by_alice()
+    alone = world.audit(tmp_path, ("a",))
+    assert [(one.verdict, one.places[0].index) for one in alone.commitments] == [(Verdict.UNOPENED, 2)]
+    (both,) = world.audit(tmp_path).commitments
+    assert (both.verdict, both.state, both.mid != "") == (Verdict.UNOPENED, "CANCELLED", True)
+    assert both.why == ("ind.ai/alice has erased it.",)
+    # What it is said to be about must be in the ledger too, or it counts as a commitment of its own.
+    world.a.erased[2] = b"\x07" * 32
+    assert [one.places[0].index for one in world.audit(tmp_path, ("a",)).commitments] == [2, 3]
 
 
 def test_a_deal_younger_than_the_ledgers_export_is_unconfirmed(tmp_path: Path) -> None:

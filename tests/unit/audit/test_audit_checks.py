@@ -13,6 +13,7 @@ from .event_lies import (
     cancel_by_one_party_too_late,
     cancel_for_a_request_that_nobody_made,
     cancel_in_one_ledger_only,
+    erased_commitment_that_is_called_an_event,
     event_before_its_deed,
     event_by_a_stranger,
     event_numbered_by_the_other_party,
@@ -129,6 +130,7 @@ LIES: list[tuple[str, Callable[[], World], Verdict]] = [
     ("event-rule", cancel_by_one_party_too_late, Verdict.INVALID),
     ("event-rule", cancel_for_a_request_that_nobody_made, Verdict.INVALID),
     ("event-rule", event_recorded_before_it_was_issued, Verdict.INVALID),
+    ("erased", erased_commitment_that_is_called_an_event, Verdict.INVALID),
 ]
 GAPS: list[tuple[str, Callable[[], World], Verdict]] = [
     ("unopened", receipts_leaf_hidden, Verdict.UNOPENED),

@@ -19,6 +19,7 @@ from indai.client.exports import (
     REGISTRY,
     CheckpointLine,
     EntryLine,
+    ErasedLeafLine,
     ExportWriter,
     Header,
     LeafLine,
@@ -164,6 +165,7 @@ class Node:
     head_sizes: list[int] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
     scope: str = ""
+    erased: dict[int, bytes] = field(default_factory=dict)  # leaf -> the commitment it is said to be about
     signed: list[bytes] | None = None  # what the head is over, when it lies
     head_key: SigningKey | None = None
 
@@ -196,11 +198,16 @@ class Node:
 
     def _lines(self) -> list[Record]:
         return [
-            OpenLeafLine(index, leaf, shown.owner, shown.mid, shown.envelope, shown.opening)
-            if shown
-            else LeafLine(index, leaf)
+            self._line(index, leaf, shown)
             for index, (leaf, shown) in enumerate(zip(self.leaves, self.contents, strict=True))
         ]
+
+    def _line(self, index: int, leaf: bytes, shown: Content | None) -> Record:
+        if shown is None:
+            return LeafLine(index, leaf)
+        if index in self.erased:
+            return ErasedLeafLine(index, leaf, shown.owner, shown.mid, self.erased[index])
+        return OpenLeafLine(index, leaf, shown.owner, shown.mid, shown.envelope, shown.opening)
 
 
 class World:

@@ -237,6 +237,15 @@ class Judge:
 
     def _not_held(self, case: _Case, party: negotiation_pb2.Party, ledger: Ledger) -> None:
         """A commitment that a ledger does not show, or whose content is erased or withheld there."""
+        index = ledger.erasures.get((party.handle, case.mid))
+        if index is not None:
+            self._named.add((ledger.header.log, index))
+            place = Place(ledger.file, 0, index)
+            self._fault(case, Verdict.UNOPENED, "unopened", f"{party.handle} has erased it.", place)
+            if ledger.erased[index].is_event:
+                message = f"{party.handle} erased this commitment, and its export calls it an event."
+                self._fault(case, Verdict.INVALID, "erased", message, place)
+            return
         if any(ledger.kinds[index] == LeafKind.COMMITMENT for index in ledger.closed):
             message = f"The ledger of {party.handle} does not open all its commitments, this one among them."
             self._fault(case, Verdict.UNOPENED, "unopened", message, case.place)
@@ -294,7 +303,7 @@ class Judge:
         for ledger in self._ledgers:
             for index in sorted(ledger.closed) if not ledger.header.owner else ():
                 named = (ledger.header.log, index) in self._named
-                if ledger.kinds[index] == LeafKind.COMMITMENT and not named:
+                if ledger.kinds[index] == LeafKind.COMMITMENT and not named and not _of_other(ledger, index):
                     place = Place(ledger.file, 0, index)
                     message = "The content of this commitment is erased or withheld."
                     self._findings.add(Severity.OPEN, "unopened", place, message)
@@ -316,6 +325,16 @@ class Judge:
             case.why.append(message)
         if check:
             self._findings.add(severity or _SEVERITIES[verdict], check, place, message, case.mid)
+
+
+def _of_other(ledger: Ledger, index: int) -> bool:
+    """Whether an erased leaf is an event of a commitment that this ledger holds, or held."""
+    erased = ledger.erased.get(index)
+    if erased is None or not erased.is_event:
+        return False
+    deed = (erased.owner, erased.about)
+    at = ledger.erasures.get(deed)
+    return deed in ledger.held or (at is not None and not ledger.erased[at].is_event)
 
 
 def _terms(commitment: negotiation_pb2.Commitment) -> str:

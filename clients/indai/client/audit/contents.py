@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from google.protobuf.message import Message
-from indai.client.audit.facts import Decided, Happened, Held, Ledger
+from indai.client.audit.facts import Decided, Erased, Happened, Held, Ledger
 from indai.client.audit.findings import Findings
 from indai.client.audit.policies import PolicyReplay
 from indai.client.audit.report import Place, Severity
-from indai.client.exports import LeafLine, OpenLeafLine
+from indai.client.exports import ErasedLeafLine, LeafLine, OpenLeafLine
 from indai.protocol.envelope import Envelope, message_id, parse_envelope, payload_type
 from indai.protocol.errors import IndaiError, ProtocolError, Reason
 from indai.protocol.header import MAX_SKEW_MS, check_form
@@ -31,7 +31,14 @@ class ContentReader:
         self._policies = PolicyReplay(findings)
         self._newest_ms = 0
 
-    def closed(self, line: int, record: LeafLine) -> None:
+    def erased(self, line: int, record: ErasedLeafLine) -> None:
+        """A leaf whose content is said to be erased."""
+        self.closed(line, record)
+        self._ledger.erased[record.index] = Erased(record.owner, record.mid, record.about)
+        if record.about:
+            self._ledger.erasures.setdefault((record.owner, record.mid), record.index)
+
+    def closed(self, line: int, record: LeafLine | ErasedLeafLine) -> None:
         """A leaf without its content."""
         if self._leaf(Place(self._ledger.file, line, record.index), record.leaf) is not None:
             self._ledger.closed.add(record.index)

@@ -36,6 +36,20 @@ class Happened:
     raw: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What an exporter says a leaf was: whose, its mid, and the commitment it was about (empty for none)."""
+
+    owner: str
+    mid: bytes
+    about: bytes
+
+    @property
+    def is_event(self) -> bool:
+        """Whether it was something that happened after the deed."""
+        return bool(self.about) and self.about != self.mid
+
+
 class Replay(Enum):
     """How taking a recorded decision again went."""
 
@@ -73,6 +87,8 @@ class Ledger:
     events: dict[tuple[str, bytes], Happened] = field(default_factory=dict)
     at: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
+    erased: dict[int, Erased] = field(default_factory=dict)
+    erasures: dict[tuple[str, bytes], int] = field(default_factory=dict)  # of deeds: where each was
 
     def shows(self, owner: str) -> bool:
         """Whether the export is meant to show this owner's contents."""

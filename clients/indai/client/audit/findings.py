@@ -45,6 +45,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "event-signer": "every event is signed by a party who may say it",
         "event-rule": "every event is one that the terms and the time allowed",
         "event-held": "every party whose ledger is supplied holds every event",
+        "erased": "what is said of an erased leaf fits what the other ledgers show",
         "unopened": "every commitment in a whole node's export is shown",
     }
 )

@@ -21,6 +21,7 @@ from indai.client.audit.trees import Head, TreeReplay, all_verified, contradicti
 from indai.client.exports import (
     LEDGER,
     CheckpointLine,
+    ErasedLeafLine,
     Header,
     LeafLine,
     MessageLine,
@@ -199,6 +200,9 @@ def _read(
             if isinstance(record, LeafLine):
                 tree.add(record.leaf)
                 contents.closed(line, record)
+            elif isinstance(record, ErasedLeafLine):
+                tree.add(record.leaf)
+                contents.erased(line, record)
             elif isinstance(record, OpenLeafLine):
                 tree.add(record.leaf)
                 contents.opened(line, record)
@@ -214,7 +218,7 @@ def _leaves(path: Path) -> Iterator[bytes]:
     """Every leaf once more, as far as the file can be read."""
     with suppress(IndaiError):
         for _, record in read_export(path):
-            if isinstance(record, LeafLine | OpenLeafLine):
+            if isinstance(record, LeafLine | ErasedLeafLine | OpenLeafLine):
                 yield record.leaf
 
 
