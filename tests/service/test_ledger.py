@@ -208,8 +208,8 @@ async def test_an_erased_content_is_gone_and_its_leaf_stays(
     records = [one for _, one in read_lines("export", await exported(service))]
     assert [type(one) for one in records if isinstance(one, LeafLine | ErasedLeafLine | OpenLeafLine)] == [
         OpenLeafLine,
-        LeafLine,
-        LeafLine,
+        ErasedLeafLine,
+        ErasedLeafLine,
         OpenLeafLine,
         OpenLeafLine,
     ]
