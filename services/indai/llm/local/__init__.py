@@ -1,0 +1,1 @@
+"""The built-in provider: no model, no key, no network; the same answer for the same request."""
