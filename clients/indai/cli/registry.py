@@ -22,12 +22,13 @@ COMMANDS = {
     "search": "indai.cli.discovery:search",
     "export": "indai.cli.registry:export",
     "mirror": "indai.cli.registry:mirror_command",
+    "rotate-log-key": "indai.cli.log_key:rotate_log_key",
 }
 
 
 @click.command("registry", cls=Group, sections={"Commands": COMMANDS})
 def registry() -> None:
-    """Search the registry, and mirror its public log."""
+    """Search the registry, mirror its public log, replace its key."""
 
 
 @command("export", "indai registry export -o registry.jsonl")

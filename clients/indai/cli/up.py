@@ -49,6 +49,9 @@ PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger"
 @click.option("--registry", metavar="HOST:PORT", default="", help="A registry in another process.")
 @click.option("--network", metavar="FILE", default="", help="That registry's network.policy.")
 @click.option("--witnesses", metavar="FILE", default="", help="A registry's witnesses: a tlog-policy file.")
+@click.option(
+    "--guard", metavar="DIR", default="", help="Where a witness keeps its last heads again, on another disk."
+)
 @click.option("--invites", metavar="FILE", default="", help="A registry's invite codes, one a line.")
 @click.option("--issuer", "issuers", metavar="PUBLIC", multiple=True, help="Who vouches for claims (repeat).")
 @click.option("--branded", is_flag=True, help="Let domains be handles: it asks them over DNS and HTTPS.")
@@ -93,6 +96,7 @@ def up(
     registry: str,
     network: str,
     witnesses: str,
+    guard: str,
     invites: str,
     issuers: tuple[str, ...],
     branded: bool,
@@ -126,6 +130,7 @@ def up(
         neighbours={role: str(parse_address(at)) for role, at in neighbours.items() if at},
         network=_network(home, network),
         witnesses=Path(witnesses) if witnesses else None,
+        guard=Path(guard) if guard else None,
         invites=Path(invites) if invites else None,
         issuers=tuple(map(public_key, issuers)),
         branded=branded,

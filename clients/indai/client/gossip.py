@@ -20,7 +20,7 @@ from pathlib import Path
 from indai.client.fraud import Evidence
 from indai.client.network import Head
 from indai.client.resolver import Resolver
-from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.errors import IndaiError, ProtocolError
 from indai.protocol.merkle import verify_consistency
 
@@ -97,13 +97,15 @@ class Gossip:
             self._agree(heard)
             return None
         note = await self._ask(heard.peer, heard.size)
-        theirs, _ = open_checkpoint(note, self._resolver.policy.log)
+        theirs, log = self._resolver.open_head(note)
         if theirs.size > ours.size:
             return None  # the registry has not shown us that much yet; the peer will name it again
         ours, proof = await self._ours(theirs.size)
         if _fits(theirs.size, theirs.root, ours, proof):
             return None
-        return Evidence.of(self._resolver.policy.log, note, ours.note, proof)
+        # Evidence is of one key: for one that the log had before, our word is its last head.
+        last, proof = await self._resolver.last_under(log, theirs.size) or (ours.note, proof)
+        return Evidence.of(log, note, last, proof)
 
     async def _ours(self, size: int) -> tuple[Head, list[bytes]]:
         known = self._resolver.head_at(size)

@@ -1,7 +1,8 @@
 """The newest registry head a client has verified, kept over restarts: what makes the log unable to take back.
 
 Every head that is accepted is signed, not from the future, and proved to extend the one kept. Two heads that
-cannot both belong to one log are kept, both, as evidence.
+cannot both belong to one log are kept, both, as evidence. When the log has announced another key, that one is
+believed from then on, and remembered with the last head of the one before.
 """
 
 from __future__ import annotations
@@ -10,16 +11,29 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from indai.client.fraud import Evidence
 from indai.client.network import Head, NetworkPolicy
 from indai.client.statefile import replace_file
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Unavailable
+from indai.protocol.logkeys import KeyChange, announced_by
 from indai.protocol.merkle import verify_consistency
+from indai.protocol.note import Verifier, parse_note, parse_vkey
 
 MAX_SKEW_MS = 120_000
 MAX_SEEN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A key that the log had, and the last head that counts under it."""
+
+    log: Verifier
+    note: bytes
+    size: int
 
 
 class HeadKeeper:
@@ -38,6 +52,7 @@ class HeadKeeper:
         self._stored_size = 0
         # What was verified lately, by size: what others say of a head is compared with these.
         self._seen: OrderedDict[int, Head] = OrderedDict()
+        self.retired: tuple[Retired, ...] = ()
         self.kept: Head | None = self._load()
         if self.kept is not None:
             self._seen[self.kept.size] = self.kept
@@ -75,6 +90,36 @@ class HeadKeeper:
         if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
         return head
+
+    def is_of_another_key(self, note: bytes) -> bool:
+        """Whether a head names the log, and was not signed with the key that is believed."""
+        log = self.policy.log
+        signatures = parse_note(note)[1]
+        return any(one.name == log.name for one in signatures) and all(
+            (one.name, one.key_hash) != (log.name, log.key_hash) for one in signatures
+        )
+
+    def follow(self, change: KeyChange, since: Head | None, proof: Sequence[bytes]) -> bool:
+        """Believe the log's next key, if `change` is about the one believed now; whether it was followed.
+
+        `proof` leads from `since` to the head of the change. Raises as `NetworkPolicy.follow` and `accept`.
+        """
+        if announced_by(change.leaf) != self.policy.log:
+            return False
+        head, policy = self.policy.follow(change)
+        if self.accept(head.note, since, proof) is None:
+            return False
+        self.retired += (Retired(self.policy.log, head.note, head.size),)
+        self.policy = policy
+        self._stored_size = -1
+        return True
+
+    def open(self, note: bytes) -> tuple[Checkpoint, Verifier]:
+        """A head that the log signed, with its key now or one it had; and that key. Raises ProtocolError."""
+        signed = {(one.name, one.key_hash) for one in parse_note(note)[1]}
+        keys = (self.policy.log, *(one.log for one in reversed(self.retired)))
+        log = next((key for key in keys if (key.name, key.key_hash) in signed), self.policy.log)
+        return open_checkpoint(note, log)[0], log
 
     def check_fresh(self, head: Head, max_age_ms: int) -> None:
         """Raises Unavailable(STALE_HEAD) when the head's time is more than `max_age_ms` ago."""
@@ -114,17 +159,21 @@ class HeadKeeper:
         self, reason: Reason, one: Head, other: Head, proof: Sequence[bytes] = ()
     ) -> ProtocolError:
         where = ""
-        if self._path is not None:
+        same_key = {self.open(note)[1] for note in (one.note, other.note)}
+        if self._path is not None and len(same_key) == 1:
             # At once, even in an event loop: it is one small file, once in the life of a network.
-            path = Evidence.of(self.policy.log, one.note, other.note, proof).write(self._path.parent)
+            path = Evidence.of(same_key.pop(), one.note, other.note, proof).write(self._path.parent)
             where = f"both signed notes are in {path}: give it to `indai audit`"
         what = "signed a smaller log later" if reason is Reason.LOG_ROLLED_BACK else "signed two histories"
         message = f"The registry {self.policy.origin} {what}: sizes {one.size} and {other.size} do not agree."
         return SplitView(reason, message, one.note, other.note, hint=where)
 
     def _document(self, head: Head) -> bytes:
-        notes = [head.note.decode("utf-8")]
-        return json.dumps({"network": self.policy.network, "heads": notes}, indent=1).encode("utf-8")
+        document: dict[str, object] = {"network": self.policy.network, "heads": [head.note.decode("utf-8")]}
+        if self.retired:
+            document["log"] = self.policy.log.vkey
+            document["retired"] = [[one.log.vkey, one.note.decode("utf-8")] for one in self.retired]
+        return json.dumps(document, indent=1).encode("utf-8")
 
     def _load(self) -> Head | None:
         if self._path is None or not self._path.exists():
@@ -132,12 +181,22 @@ class HeadKeeper:
         try:
             document = json.loads(self._path.read_bytes())
             network, note = document["network"], document["heads"][0].encode("utf-8")
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            log = parse_vkey(document["log"]) if "log" in document else None
+            retired = [(parse_vkey(vkey), text.encode("utf-8")) for vkey, text in document.get("retired", ())]
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, IndaiError) as error:
             raise self._unusable("cannot be read") from error
         if network != self.policy.network:
             raise self._unusable(f"is of another network than {self.policy.network}")
         try:
-            head = self.policy.open(note)
+            policy = self.policy
+            if self.is_of_another_key(note):
+                # The key was followed to by us before; or the policy is newer than this file.
+                policy = policy.with_log(log or policy.first)
+                self.policy = policy if log else self.policy
+            head = policy.open(note)
+            self.retired = tuple(
+                Retired(key, text, open_checkpoint(text, key)[0].size) for key, text in retired
+            )
         except IndaiError as error:
             raise self._unusable("does not verify") from error
         self._stored_size = head.size

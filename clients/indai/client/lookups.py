@@ -47,7 +47,8 @@ def touched_handles(
         tree.append(leaf_hash(entry))
     if tree.size != new.size or tree.root() != new.root:
         raise _wrong("The registry's entries do not lead from the last head to this one")
-    return [(old.size + number, _handle_of(entry)) for number, entry in enumerate(entries)]
+    about = ((old.size + number, _handle_of(entry)) for number, entry in enumerate(entries))
+    return [(index, handle) for index, handle in about if handle]
 
 
 def _map_root(answer: registry_pb2.GetHandleResponse, head: Head) -> bytes:
@@ -85,8 +86,11 @@ def _edge(old: Head, new: Head, proof: Sequence[bytes]) -> list[bytes]:
 
 
 def _handle_of(entry: bytes) -> str:
+    """The handle that an entry is about; empty for one that is about the log itself."""
     leaf = parse_registry_leaf(entry)
-    return parse_operation(parse_envelope(leaf.operation, limit=MAX_OPERATION)).handle
+    if not leaf.is_operation:
+        return ""
+    return parse_operation(parse_envelope(leaf.body, limit=MAX_OPERATION)).handle
 
 
 def _wrong(what: str) -> ProtocolError:

@@ -8,7 +8,7 @@ newest head extends the mirror's. Whether the entries are right is for a replay 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +23,12 @@ from indai.client.exports import (
     read_export,
 )
 from indai.client.fraud import Evidence
+from indai.client.logkeys import follow_log_keys
 from indai.client.network import Head, NetworkPolicy
-from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint, read_checkpoint
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason, Unavailable
 from indai.protocol.merkle import CompactRange, leaf_hash, verify_consistency
+from indai.protocol.note import Verifier, parse_note
 from indai.v1 import registry_pb2
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class _Known:
     path: Path
     notes: tuple[str, ...]
     head: Checkpoint
+    log: Verifier
 
 
 async def mirror(
@@ -56,30 +59,58 @@ async def mirror(
     is written beside it); InvalidInput for a file that is no mirror of this registry; Unavailable when the
     registry stops short of its own head; and what the stub's channel raises.
     """
-    old = await asyncio.to_thread(_read, known, policy) if known is not None else None
+    followed = await follow_log_keys(stub, policy)
+    policy, changes = followed.policy, followed.heads
+    old = await asyncio.to_thread(_read, known, policy, followed.keys) if known is not None else None
     request = registry_pb2.GetHeadRequest(known_size=old.head.size if old else 0)
     answer = await stub.GetHead(request, timeout=_TIMEOUT_S)
     head = policy.open(answer.checkpoint)
     if old is not None:
         _check_extends(old, head, list(answer.consistency_proof), policy)
     writer = ExportWriter()
-    header = Header(FORMAT, REGISTRY, "", "", policy.origin, policy.log.vkey, policy.network, now_ms)
+    header = Header(FORMAT, REGISTRY, "", "", policy.origin, policy.first.vkey, policy.network, now_ms)
     yield writer.line(header)
-    earlier = old.notes if old and old.head.size < head.size else old.notes[:-1] if old else ()
-    for note in (*earlier[-MAX_HEADS:], head.note.decode("utf-8")):
+    for note in _heads(old, changes, head):
         yield writer.line(CheckpointLine(note))
-    tree = CompactRange()
+    tree, awaited = CompactRange(), {one.size: one.root for one in (*changes, head)}
     for entry in _entries_of(old):
         yield writer.line(EntryLine(tree.size, entry))
-        tree.append(leaf_hash(entry))
+        _grow(tree, entry, awaited, policy)
     while tree.size < head.size:
         for entry in await _page(stub, policy, tree.size, head.size):
             yield writer.line(EntryLine(tree.size, entry))
-            tree.append(leaf_hash(entry))
+            _grow(tree, entry, awaited, policy)
     if tree.root() != head.root:
-        message = f"The entries that the registry {policy.origin} gives do not make the tree of its head."
-        raise ProtocolError(Reason.BAD_PROOF, message, rule="REG-14")
+        raise _other_tree(policy)
     yield writer.end()
+
+
+def _heads(old: _Known | None, changes: Sequence[Head], head: Head) -> Iterator[str]:
+    """The notes of a mirror, oldest first: those that show a change of the log's key among them."""
+    earlier = old.notes if old and old.head.size < head.size else old.notes[:-1] if old else ()
+    first = [one.note.decode("utf-8") for one in changes]
+    shown = {_without_times(note) for note in first}
+    notes = first + [note for note in earlier[-MAX_HEADS:] if _without_times(note) not in shown]
+    # Of one size, the last head of a key comes before those of the next.
+    yield from sorted(notes, key=lambda note: read_checkpoint(note.encode()).size)
+    yield head.note.decode("utf-8")
+
+
+def _without_times(note: str) -> str:
+    """A note up to the log's own signature: the cosignatures below may be renewed."""
+    text, _, signatures = note.partition("\n\n")
+    return text + signatures.split("\n")[0]
+
+
+def _grow(tree: CompactRange, entry: bytes, awaited: Mapping[int, bytes], policy: NetworkPolicy) -> None:
+    tree.append(leaf_hash(entry))
+    if tree.size in awaited and awaited[tree.size] != tree.root():
+        raise _other_tree(policy)
+
+
+def _other_tree(policy: NetworkPolicy) -> ProtocolError:
+    message = f"The entries that the registry {policy.origin} gives do not make the tree of its head."
+    return ProtocolError(Reason.BAD_PROOF, message, rule="REG-14")
 
 
 async def _page(stub: RegistryServiceAsyncStub, policy: NetworkPolicy, start: int, size: int) -> list[bytes]:
@@ -91,15 +122,18 @@ async def _page(stub: RegistryServiceAsyncStub, policy: NetworkPolicy, start: in
     return entries
 
 
-def _read(path: Path, policy: NetworkPolicy) -> _Known:
+def _read(path: Path, policy: NetworkPolicy, keys: Sequence[Verifier]) -> _Known:
     notes = []
     for _, record in read_export(path):
-        if isinstance(record, Header) and (record.of, record.vkey) != (REGISTRY, policy.log.vkey):
+        if isinstance(record, Header) and (record.of, record.vkey) != (REGISTRY, policy.first.vkey):
             message = f"{path.name} is no mirror of the registry {policy.origin}."
             raise InvalidInput(Reason.INVALID_EXPORT, message, hint="name another file")
         if isinstance(record, CheckpointLine):
             notes.append(record.note)
-    return _Known(path, tuple(notes), open_checkpoint(notes[-1].encode(), policy.log)[0])
+    newest = notes[-1].encode()
+    signed = {one.key_hash for one in parse_note(newest)[1]}
+    log = next((key for key in keys if key.key_hash in signed), policy.log)
+    return _Known(path, tuple(notes), open_checkpoint(newest, log)[0], log)
 
 
 def _entries_of(old: _Known | None) -> Iterator[bytes]:
@@ -116,8 +150,9 @@ def _check_extends(old: _Known, head: Head, proof: list[bytes], policy: NetworkP
     try:
         verify_consistency(old.head.size, old.head.root, head.size, head.root, proof)
     except ProtocolError:
-        evidence = Evidence.of(policy.log, old.notes[-1].encode(), head.note, proof)
-        path = evidence.write(old.path.parent)
+        hint = "keep this mirror: it holds what the registry showed before it changed its key"
+        if old.log == policy.log:
+            evidence = Evidence.of(policy.log, old.notes[-1].encode(), head.note, proof)
+            hint = f"both signed notes are in {evidence.write(old.path.parent)}: give it to `indai audit`"
         message = f"The registry {policy.origin} does not extend what it showed to this mirror."
-        hint = f"both signed notes are in {path}: give it to `indai audit`"
         raise ProtocolError(Reason.SPLIT_VIEW, message, rule="REG-12", hint=hint) from None

@@ -1,14 +1,15 @@
 """Which network this is: the registry's log key, and whose cosignatures give its heads their time.
 
-The file is a C2SP tlog-policy with one log. The log's origin is `<authority>/registry`, so the authority
-needs no line of its own; the log's second key stands in it as the witness `clock`, on which the quorum
-rests while there are no independent witnesses. `indai up` writes the file; another network's client needs a
-copy of it.
+The file is a C2SP tlog-policy with one log, named twice when its key was replaced: first the key that
+names the network for ever, then the one believed. The log's origin is `<authority>/registry`, so the
+authority needs no line of its own; the log's second key stands in it as the witness `clock`, on which the
+quorum rests while there are no independent witnesses. `indai up` writes the file; another network's client
+needs a copy of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indai.client.statefile import replace_file
@@ -16,6 +17,7 @@ from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.header import network_id
+from indai.protocol.logkeys import KeyChange, follow
 from indai.protocol.note import Verifier
 from indai.protocol.tlogpolicy import NO_QUORUM, TlogPolicy, parse_policy
 
@@ -49,7 +51,8 @@ class NetworkPolicy:
     policy: TlogPolicy
 
     def __post_init__(self) -> None:
-        if len(self.policy.logs) != 1 or not self.policy.logs[0].name.endswith(_SUFFIX):
+        names = {log.name for log in self.policy.logs}
+        if len(names) != 1 or not names.pop().endswith(_SUFFIX):
             raise _invalid("it must have one log, <authority>/registry")
         if self.policy.quorum == NO_QUORUM:
             raise _invalid("it needs a quorum, since heads have no other time")
@@ -57,14 +60,19 @@ class NetworkPolicy:
 
     @classmethod
     def of_registry(
-        cls, log: Verifier, clock: Verifier, witnesses: TlogPolicy | None = None
+        cls,
+        log: Verifier,
+        clock: Verifier,
+        witnesses: TlogPolicy | None = None,
+        first: Verifier | None = None,
     ) -> NetworkPolicy:
         """The policy of a registry: with `witnesses` their quorum vouches for its heads and their time, else
-        the registry's own clock does."""
+        the registry's own clock does. `first` is the log's first key, if `log` is another."""
+        logs = tuple(dict.fromkeys((first or log, log)))
         if witnesses is None or witnesses.quorum == NO_QUORUM:
-            return cls(TlogPolicy((log,), {"clock": clock}, {}, "clock"))
+            return cls(TlogPolicy(logs, {"clock": clock}, {}, "clock"))
         known = {"clock": clock} | dict(witnesses.witnesses)
-        return cls(TlogPolicy((log,), known, witnesses.groups, witnesses.quorum, witnesses.urls))
+        return cls(TlogPolicy(logs, known, witnesses.groups, witnesses.quorum, witnesses.urls))
 
     @classmethod
     def parse(cls, text: str) -> NetworkPolicy:
@@ -89,7 +97,12 @@ class NetworkPolicy:
 
     @property
     def log(self) -> Verifier:
-        """The registry's log key."""
+        """The key that the registry's log signs with now."""
+        return self.policy.logs[-1]
+
+    @property
+    def first(self) -> Verifier:
+        """The log's first key, which names the network."""
         return self.policy.logs[0]
 
     @property
@@ -104,12 +117,26 @@ class NetworkPolicy:
 
     @property
     def network(self) -> str:
-        """What every message names: the origin, `+` and the hex hash of the log's key."""
-        return network_id(self.log)
+        """What every message names: the origin, `+` and the hex hash of the log's first key."""
+        return network_id(self.first)
+
+    def with_log(self, log: Verifier) -> NetworkPolicy:
+        """This policy with another key of the log."""
+        return NetworkPolicy(replace(self.policy, logs=tuple(dict.fromkeys((self.first, log)))))
+
+    def follow(self, change: KeyChange) -> tuple[Head, NetworkPolicy]:
+        """The head that shows the log's next key, and the policy that believes it; raises ProtocolError
+        (BAD_SIGNATURE, BAD_CHECKPOINT, BAD_PROOF or MALFORMED)."""
+        _, changed = follow(self._believed, change)
+        return self.open(change.note), self.with_log(changed.logs[0])
+
+    @property
+    def _believed(self) -> TlogPolicy:
+        return replace(self.policy, logs=(self.log,))
 
     def open(self, note: bytes) -> Head:
         """Verify a head's note; raises ProtocolError (BAD_SIGNATURE, BAD_CHECKPOINT or MALFORMED)."""
-        checkpoint, cosignatures = self.policy.open(note)
+        checkpoint, cosignatures = self._believed.open(note)
         time_s = self.policy.time(cosignatures)
         if time_s is None:
             message = "The registry's head carries no time that the policy accepts."

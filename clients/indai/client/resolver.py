@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indai.client.heads import HeadKeeper
+from indai.client.logkeys import log_keys
 from indai.client.lookups import touched_handles, verify_lookup
 from indai.client.network import Head, NetworkPolicy
+from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.delegations import delegator_of
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.handles import Handle
 from indai.protocol.handlestate import MAX_DEPTH, HandleState
+from indai.protocol.logkeys import announced_by
+from indai.protocol.note import Verifier
 from indai.protocol.operations import Chain
 from indai.v1 import registry_pb2
 
@@ -86,7 +90,6 @@ class Resolver:
         clock: Callable[[], int],
         state_path: Path | None = None,
     ) -> None:
-        self.policy = policy
         self._stub = stub
         self._clock = clock
         self._heads = HeadKeeper(policy, clock, state_path)
@@ -98,6 +101,11 @@ class Resolver:
         self._tailing = asyncio.Lock()
 
     @property
+    def policy(self) -> NetworkPolicy:
+        """The network's policy, with the key that its log has now."""
+        return self._heads.policy
+
+    @property
     def head(self) -> Head | None:
         """The newest verified head."""
         return self._heads.kept
@@ -106,6 +114,20 @@ class Resolver:
         """The head of that size, if it is one of those verified lately."""
         return self._heads.at(size)
 
+    def open_head(self, note: bytes) -> tuple[Checkpoint, Verifier]:
+        """A head signed with a key that the log has or had, and that key; raises ProtocolError."""
+        return self._heads.open(note)
+
+    async def last_under(self, log: Verifier, size: int) -> tuple[bytes, list[bytes]] | None:
+        """The last head (a note) that counts under a key the log had, and what the registry gives as the
+        proof from `size` to it; None for the key that it has now. Raises what the channel raises."""
+        for retired in self._heads.retired:
+            if retired.log == log:
+                changes = await log_keys(self._stub, size)
+                proofs = (proof for change, proof in changes if announced_by(change.leaf) == log)
+                return retired.note, next(proofs, [])
+        return None
+
     async def proof_from(self, size: int) -> tuple[Head, list[bytes]]:
         """The newest head, verified, and what the registry gives as the proof from `size`, not verified.
 
@@ -113,7 +135,7 @@ class Resolver:
         """
         for _ in range(ATTEMPTS):
             answer = await self._stub.GetHead(registry_pb2.GetHeadRequest(known_size=size))
-            head = self._heads.accept(answer.checkpoint, None, [])
+            head = await self._accept(answer.checkpoint, None, [])
             if head is not None:
                 return head, list(answer.consistency_proof)
             await self.tail()
@@ -229,7 +251,7 @@ class Resolver:
             since = self._heads.kept
             request = registry_pb2.GetHandleRequest(handle=handle, known_size=since.size if since else 0)
             answer = await self._stub.GetHandle(request)
-            head = self._heads.accept(answer.checkpoint, since, list(answer.consistency_proof))
+            head = await self._accept(answer.checkpoint, since, list(answer.consistency_proof))
             if head is None:
                 continue
             known = _Known(verify_lookup(handle, answer, head), head, answer.domain.failing_since_ms)
@@ -261,7 +283,23 @@ class Resolver:
     async def _ask_head(self, base: Head | None) -> tuple[Head | None, list[bytes]]:
         answer = await self._stub.GetHead(registry_pb2.GetHeadRequest(known_size=base.size if base else 0))
         proof = list(answer.consistency_proof)
-        return self._heads.accept(answer.checkpoint, base, proof), proof
+        return await self._accept(answer.checkpoint, base, proof), proof
+
+    async def _accept(self, note: bytes, since: Head | None, proof: list[bytes]) -> Head | None:
+        """`HeadKeeper.accept`; None too for a head of a key that the log has announced since: ask again."""
+        if self._heads.is_of_another_key(note) and await self._follow():
+            return None
+        return self._heads.accept(note, since, proof)
+
+    async def _follow(self) -> bool:
+        """Whether the log has shown another key since; raises ProtocolError for what shows nothing."""
+        since = self._heads.kept
+        changes = await log_keys(self._stub, since.size if since else 0)
+        followed = False
+        for change, proof in changes:
+            if self._heads.follow(change, since, proof):
+                followed, since = True, self._heads.kept
+        return followed
 
     async def _forget_touched(self, old: Head | None, new: Head, proof: list[bytes]) -> None:
         if old is None or new.size - old.size > MAX_TAILED:

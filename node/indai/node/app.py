@@ -24,6 +24,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -213,10 +214,13 @@ class _Process:
         )
         clock = await DatabaseClock.start(self._pool)
         witnesses = _policy_file(self._settings.witnesses) if self._settings.witnesses else None
+        later = partial(self._keyring.later_log_keys, keys.origin)
         registry = await self._stack.enter_async_context(
-            Registry.open(self._pool, keys, self._settings.data / "heads", clock, witnesses)
+            Registry.open(self._pool, keys, self._settings.data / "heads", clock, witnesses, later)
         )
-        self._network = NetworkPolicy.of_registry(keys.verifier, keys.time_verifier, witnesses)
+        self._network = NetworkPolicy.of_registry(
+            registry.verifier, keys.time_verifier, witnesses, first=keys.verifier
+        )
         self._network.dump(self._settings.data / "network.policy")
         desk = await claim_desk(self._settings, registry, self._pool, clock, self._stack)
         servicer = RegistryServicer(registry, desk)
@@ -280,7 +284,9 @@ class _Process:
         logs = _policy_file(self._settings.network).logs if self._settings.network else ()
         key = self._keyring.signing_key(f"witness {name}")
         clock = lambda: time.time_ns() // 1_000_000  # noqa: E731 - there may be no database to ask
-        witness = self._stack.enter_context(Witness.open(name, key, logs, data / "witness", clock))
+        witness = self._stack.enter_context(
+            Witness.open(name, key, logs, data / "witness", clock, self._settings.guard)
+        )
         (data / "witness.vkey").write_text(f"{witness.verifier.vkey}\n")
         self._routes += witness_routes(witness)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from indai.client.tls import NodeIdentity, make_node_identity, spki_sha256
 from indai.node.keystore import KeyStore
+from indai.protocol.errors import NotFound, Reason
 from indai.protocol.keys import SigningKey
 from indai.tlog.signer import LogKeys
 
@@ -27,6 +28,33 @@ class Keyring:
         return LogKeys(
             origin, self.signing_key(f"log {origin}"), time_name, self.signing_key(f"time {origin}")
         )
+
+    def later_log_keys(self, origin: str) -> list[SigningKey]:
+        """The keys that a log has, or shall announce, after its first one, in their order."""
+        keys: list[SigningKey] = []
+        while (seed := self._read(f"log {origin} {len(keys) + 2}")) is not None:
+            keys.append(SigningKey.from_seed(seed))
+        return keys
+
+    def prepare_log_key(self, origin: str) -> SigningKey:
+        """A log's next key, made but not yet to be announced."""
+        return self.signing_key(f"next log {origin}")
+
+    def release_log_key(self, origin: str) -> SigningKey:
+        """Have the prepared key announced by the running registry; raises NotFound when there is none."""
+        seed = self._read(f"next log {origin}")
+        if seed is None:
+            raise NotFound(
+                Reason.NOT_FOUND,
+                f"No next key of {origin} was prepared.",
+                hint="prepare it first: indai registry rotate-log-key",
+            )
+        key, later = SigningKey.from_seed(seed), self.later_log_keys(origin)
+        # A crash after the first line leaves both files: the key is released once all the same.
+        if key.key_id not in {one.key_id for one in later}:
+            self._write(f"log {origin} {len(later) + 2}", seed)
+        self._path(f"next log {origin}").unlink()
+        return key
 
     def tls_identity(self, common_name: str) -> NodeIdentity:
         """The node's TLS key and certificate."""

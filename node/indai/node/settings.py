@@ -20,7 +20,8 @@ class Settings:
     A role that is not in `roles` and is needed by one that is must have its address here. `listen` and
     `neighbours` map a role to `host:port`; the node's two ports are `peer` and `owner`, and the public logs
     and the witness are on `http`. `network` is the network's policy file; a witness knows the logs in it.
-    `witnesses` is the registry's own: a tlog-policy with witnesses, their URLs and their quorum. Who may
+    `witnesses` is the registry's own: a tlog-policy with witnesses, their URLs and their quorum. `guard` is
+    where a witness keeps its last heads a second time. Who may
     claim there: who has one of the `invites` (a file, one code a line), or a voucher of one of the `issuers`
     (public keys), or everybody; domains of their own only if `branded`.
     """
@@ -33,6 +34,7 @@ class Settings:
     neighbours: dict[str, str] = field(default_factory=dict)
     network: Path | None = None
     witnesses: Path | None = None
+    guard: Path | None = None
     invites: Path | None = None
     issuers: tuple[bytes, ...] = ()
     branded: bool = False

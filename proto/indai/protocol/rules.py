@@ -73,7 +73,11 @@ _RULES = (
         "A map proof is minimal and leads from the handle's value, or from its absence, to the root.",
         _HANDLES,
     ),
-    Rule("REG-11", "A registry leaf is version 1, kind 2, time, map root and operation.", _HANDLES),
+    Rule(
+        "REG-11",
+        "A registry leaf is version 1, kind 2 or 5, time, map root, and an operation or a next log key.",
+        _HANDLES,
+    ),
     Rule(
         "REG-12",
         "A head is believed only if it extends the one kept; two that contradict each other are evidence.",
@@ -145,6 +149,16 @@ _RULES = (
     Rule(
         "REG-42",
         "An advertisement names its versions; a node or a sub-agent has none, and is never listed.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-43",
+        "A log's next key is announced in a leaf of the log, signed by the key so far and by the next.",
+        _HANDLES,
+    ),
+    Rule(
+        "REG-44",
+        "An announced key counts when a head of the key so far, under the quorum, covers it: its last head.",
         _HANDLES,
     ),
     Rule("ENV-01", "An envelope or payload over 64 KiB is refused before it is read.", _ENVELOPE),

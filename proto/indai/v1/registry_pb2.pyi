@@ -720,6 +720,94 @@ class GetHeadResponse(_message.Message):
 Global___GetHeadResponse: _TypeAlias = GetHeadResponse  # noqa: Y015
 
 @_typing.final
+class ListLogKeysRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWN_SIZE_FIELD_NUMBER: _builtins.int
+    known_size: _builtins.int
+    """Size of the head the caller holds; 0 for none."""
+    def __init__(
+        self,
+        *,
+        known_size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_size", b"known_size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLogKeysRequest: _TypeAlias = ListLogKeysRequest  # noqa: Y015
+
+@_typing.final
+class ListLogKeysResponse(_message.Message):
+    """Every key that was announced and has taken over, oldest first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogKeyChange]:
+        """One for each."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___LogKeyChange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLogKeysResponse: _TypeAlias = ListLogKeysResponse  # noqa: Y015
+
+@_typing.final
+class LogKeyChange(_message.Message):
+    """What shows that the log has another key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    LEAF_FIELD_NUMBER: _builtins.int
+    INCLUSION_PROOF_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    CONSISTENCY_PROOF_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Index of the leaf that announces it."""
+    leaf: _builtins.bytes
+    """The leaf."""
+    checkpoint: _builtins.bytes
+    """Signed note: the last head of the key before, under the quorum of that time."""
+    @_builtins.property
+    def inclusion_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Its inclusion proof in the checkpoint."""
+
+    @_builtins.property
+    def consistency_proof(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """From known_size, or from the checkpoint of the change before if that is larger; empty if known_size is the larger."""
+
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        leaf: _builtins.bytes = ...,
+        inclusion_proof: _abc.Iterable[_builtins.bytes] | None = ...,
+        checkpoint: _builtins.bytes = ...,
+        consistency_proof: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "consistency_proof", b"consistency_proof", "inclusion_proof", b"inclusion_proof", "index", b"index", "leaf", b"leaf"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogKeyChange: _TypeAlias = LogKeyChange  # noqa: Y015
+
+@_typing.final
 class ListEntriesRequest(_message.Message):
     """Request."""
 
@@ -757,7 +845,9 @@ class ListEntriesResponse(_message.Message):
     """Index of the next entry, or the size of the log when there is none."""
     @_builtins.property
     def entries(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Log entries as hashed into the tree: version, kind, time, map root, then the operation's envelope."""
+        """Log entries as hashed into the tree: version, kind, time, map root, then an operation's envelope (kind 2) or the
+        announcement of the log's next key (kind 5).
+        """
 
     def __init__(
         self,

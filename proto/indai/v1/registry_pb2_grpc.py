@@ -55,6 +55,11 @@ class RegistryServiceStub:
                 request_serializer=indai_dot_v1_dot_registry__pb2.SearchHandlesRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_registry__pb2.SearchHandlesResponse.FromString,
                 _registered_method=True)
+        self.ListLogKeys = channel.unary_unary(
+                '/indai.v1.RegistryService/ListLogKeys',
+                request_serializer=indai_dot_v1_dot_registry__pb2.ListLogKeysRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_registry__pb2.ListLogKeysResponse.FromString,
+                _registered_method=True)
         self.ListEntries = channel.unary_unary(
                 '/indai.v1.RegistryService/ListEntries',
                 request_serializer=indai_dot_v1_dot_registry__pb2.ListEntriesRequest.SerializeToString,
@@ -94,6 +99,13 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListLogKeys(self, request, context):
+        """How the log came by the key it signs with now, for who trusts an earlier one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEntries(self, request, context):
         """Entries of the log in order, for mirrors and for tailing.
         """
@@ -123,6 +135,11 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     servicer.SearchHandles,
                     request_deserializer=indai_dot_v1_dot_registry__pb2.SearchHandlesRequest.FromString,
                     response_serializer=indai_dot_v1_dot_registry__pb2.SearchHandlesResponse.SerializeToString,
+            ),
+            'ListLogKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLogKeys,
+                    request_deserializer=indai_dot_v1_dot_registry__pb2.ListLogKeysRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_registry__pb2.ListLogKeysResponse.SerializeToString,
             ),
             'ListEntries': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEntries,
@@ -239,6 +256,33 @@ class RegistryService:
             '/indai.v1.RegistryService/SearchHandles',
             indai_dot_v1_dot_registry__pb2.SearchHandlesRequest.SerializeToString,
             indai_dot_v1_dot_registry__pb2.SearchHandlesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLogKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.RegistryService/ListLogKeys',
+            indai_dot_v1_dot_registry__pb2.ListLogKeysRequest.SerializeToString,
+            indai_dot_v1_dot_registry__pb2.ListLogKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,8 @@ class RegistryServiceStub:
     """The newest signed head, with a proof that it extends the caller's."""
     SearchHandles: _grpc.UnaryUnaryMultiCallable[_registry_pb2.SearchHandlesRequest, _registry_pb2.SearchHandlesResponse]
     """Handles that asked to be listed, by capability and language. A hint that proves nothing: resolve what it names."""
+    ListLogKeys: _grpc.UnaryUnaryMultiCallable[_registry_pb2.ListLogKeysRequest, _registry_pb2.ListLogKeysResponse]
+    """How the log came by the key it signs with now, for who trusts an earlier one."""
     ListEntries: _grpc.UnaryUnaryMultiCallable[_registry_pb2.ListEntriesRequest, _registry_pb2.ListEntriesResponse]
     """Entries of the log in order, for mirrors and for tailing."""
 
@@ -57,6 +59,8 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """The newest signed head, with a proof that it extends the caller's."""
     SearchHandles: _aio.UnaryUnaryMultiCallable[_registry_pb2.SearchHandlesRequest, _registry_pb2.SearchHandlesResponse]  # type: ignore[assignment]
     """Handles that asked to be listed, by capability and language. A hint that proves nothing: resolve what it names."""
+    ListLogKeys: _aio.UnaryUnaryMultiCallable[_registry_pb2.ListLogKeysRequest, _registry_pb2.ListLogKeysResponse]  # type: ignore[assignment]
+    """How the log came by the key it signs with now, for who trusts an earlier one."""
     ListEntries: _aio.UnaryUnaryMultiCallable[_registry_pb2.ListEntriesRequest, _registry_pb2.ListEntriesResponse]  # type: ignore[assignment]
     """Entries of the log in order, for mirrors and for tailing."""
 
@@ -94,6 +98,14 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_pb2.SearchHandlesResponse, _abc.Awaitable[_registry_pb2.SearchHandlesResponse]]:
         """Handles that asked to be listed, by capability and language. A hint that proves nothing: resolve what it names."""
+
+    @_abc_1.abstractmethod
+    def ListLogKeys(
+        self,
+        request: _registry_pb2.ListLogKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_pb2.ListLogKeysResponse, _abc.Awaitable[_registry_pb2.ListLogKeysResponse]]:
+        """How the log came by the key it signs with now, for who trusts an earlier one."""
 
     @_abc_1.abstractmethod
     def ListEntries(

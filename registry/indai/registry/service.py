@@ -21,9 +21,11 @@ import asyncpg
 from indai.protocol.checkpoint import read_checkpoint
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.handles import Handle
-from indai.protocol.registryleaf import KIND, parse_registry_leaf
+from indai.protocol.note import Verifier
+from indai.protocol.registryleaf import KIND, RegistryLeaf, parse_registry_leaf
 from indai.protocol.sparsemap import EMPTY, Proof, SparseMap, map_key
 from indai.protocol.tlogpolicy import TlogPolicy
+from indai.registry.logkeys import Announced, Announcement, LaterKeys, Succession, keep
 from indai.registry.memory import Delta, Memory, TileMissing, prefixes
 from indai.registry.records import Batch, Record, Submission, plan, read_submission
 from indai.registry.store import Store
@@ -68,7 +70,13 @@ class Registry:
     """One authority's registry; use `Registry.open`."""
 
     def __init__(
-        self, pool: asyncpg.Pool, authority: str, writer: Writer, signer: LogSigner, clock: Callable[[], int]
+        self,
+        pool: asyncpg.Pool,
+        authority: str,
+        writer: Writer,
+        signer: LogSigner,
+        clock: Callable[[], int],
+        succession: Succession,
     ) -> None:
         self.authority = authority
         self.origin = writer.log
@@ -77,6 +85,7 @@ class Registry:
         self._writer = writer
         self._signer = signer
         self._clock = clock
+        self._succession = succession
         self._store = Store(writer.log)
         self._memory = Memory()
         self._view: View | None = None
@@ -85,7 +94,9 @@ class Registry:
         # One head is signed and cosigned at a time, and `_view` and `_memory` change together after it. Who
         # has a view to answer with never waits for this.
         self._publishing = asyncio.Lock()
-        self._group = GroupCommit(pool, self._write, self._look_up, max_waiting=MAX_WAITING)
+        self._group = GroupCommit[Submission | Announcement, int](
+            pool, self._write, self._look_up, max_waiting=MAX_WAITING
+        )
 
     @classmethod
     @asynccontextmanager
@@ -96,25 +107,30 @@ class Registry:
         directory: Path,
         clock: Callable[[], int],
         witnesses: TlogPolicy | None = None,
+        later_keys: LaterKeys = tuple,
     ) -> AsyncIterator[Registry]:
         """Take over the log `<authority>/registry` and serve it until the block ends.
 
         `directory` keeps the last signed head outside the database; `clock` gives ms since the epoch;
-        `witnesses` names those who must cosign a head before it is shown, with their URLs and quorum. Raises
+        `witnesses` names those who must cosign a head before it is shown, with their URLs and quorum;
+        `later_keys` are those that the log has, or shall announce, after the one in `keys`. Raises
         IndaiError: LOG_ROLLED_BACK for a database older than that head, INTERNAL when map and log disagree.
         """
         writer = await take_over(pool, keys.origin)
-        signer = await LogSigner.open(pool, keys, directory, clock)
+        succession = Succession(pool, keys, later_keys)
+        now = await succession.load()
+        signer = await LogSigner.open(pool, now, directory, clock, former=succession.former)
         authority = str(Handle.parse(keys.origin.removesuffix("/registry")))
-        registry = cls(pool, authority, writer, signer, clock)
+        registry = cls(pool, authority, writer, signer, clock, succession)
         async with AsyncExitStack() as stack:
             if witnesses is not None:
-                cosigners = Cosigners(witnesses, keys.verifier, registry.reader.consistency_proof)
+                cosigners = Cosigners(witnesses, now.verifier, registry.reader.consistency_proof)
                 registry._cosigners = await stack.enter_async_context(cosigners)
             await registry._check_map(await registry._first_view())
             renewal = asyncio.create_task(registry._renew())
             try:
                 async with registry._group:
+                    await registry.announce_next()
                     yield registry
             finally:
                 renewal.cancel()
@@ -203,10 +219,38 @@ class Registry:
             view = self._view
             if view is not None and (view.size > above >= 0 or (older_than and view is not older_than)):
                 return view
-            note = await self._signer.publish()
-            if self._cosigners is not None:
-                note = await self._cosigners.cosign(note)
+            note = await self._sign()
+            if await self._succession.enter(note):
+                keys = self._succession.current
+                self._signer.change_key(keys)
+                if self._cosigners is not None:
+                    self._cosigners.change_log(keys.verifier)
+                _log.warning("the log %s signs with its next key now: %s", self.origin, keys.verifier.vkey)
+                note = await self._sign()
             return await self._show(note, self._clock())
+
+    @property
+    def log_keys(self) -> Sequence[Announced]:
+        """The keys that the log has had after its first one, as far as a head of them was shown."""
+        return self._succession.in_force
+
+    @property
+    def verifier(self) -> Verifier:
+        """The key that signs the log's heads now."""
+        return self._signer.verifier
+
+    async def announce_next(self) -> None:
+        """Announce the key that the operator has made for the log, if there is a new one."""
+        wanted = self._succession.wanted()
+        if wanted is not None:
+            index = await self._group.submit(wanted)
+            await self._succession.load()
+            _log.warning("the log %s has announced its next key, in leaf %d", self.origin, index)
+
+    async def _sign(self) -> bytes:
+        """The head of all that is committed, under the quorum."""
+        note = await self._signer.publish()
+        return note if self._cosigners is None else await self._cosigners.cosign(note)
 
     async def _first_view(self) -> View:
         """What to begin with: when the witnesses are out of reach, a head that their clients don't believe
@@ -236,6 +280,10 @@ class Registry:
         while True:
             resting = self._signing_rests_until > self._clock()
             await asyncio.sleep((RETRY_MS if resting else REISSUE_MS) / 1000)
+            try:
+                await self.announce_next()
+            except IndaiError as error:
+                _log.error("the log's next key is not announced: %s", error)
             await self.view()
 
     def _current(self) -> View:
@@ -261,9 +309,30 @@ class Registry:
             )
 
     async def _write(
+        self, connection: asyncpg.Connection, items: Sequence[Submission | Announcement]
+    ) -> Sequence[int | IndaiError]:
+        """One batch, in the transaction of `connection`: operations, then what is about the log itself."""
+        submissions = [one for one in items if isinstance(one, Submission)]
+        outcomes = iter(await self._write_operations(connection, submissions) if submissions else ())
+        return [
+            next(outcomes) if isinstance(one, Submission) else await self._write_announcement(connection, one)
+            for one in items
+        ]
+
+    async def _write_announcement(self, connection: asyncpg.Connection, announcement: Announcement) -> int:
+        size = await self._store.log_size(connection)
+        self._memory.settle(size)
+        last = await self._store.leaf(connection, size - 1) if size else b""
+        before = parse_registry_leaf(last) if last else RegistryLeaf(0, EMPTY[0], b"")
+        entry = announcement.entry(max(self._clock(), before.time_ms), before.map_root)
+        await keep(connection, self.origin, size, announcement)
+        self._memory.deltas.append(Delta(size, size + 1, {}, {}, entry.leaf))
+        await append(connection, self._writer, [entry], expected_size=size)
+        return size
+
+    async def _write_operations(
         self, connection: asyncpg.Connection, submissions: Sequence[Submission]
     ) -> Sequence[int | IndaiError]:
-        """One batch, in the transaction of `connection`."""
         size = await self._store.log_size(connection)
         self._memory.settle(size)
         known = await self._store.indexes(connection, [one.envelope.mid for one in submissions])
@@ -321,10 +390,13 @@ class Registry:
         return found | (await self._store.records(connection, unknown, size) if unknown else {})
 
     async def _look_up(
-        self, connection: asyncpg.Connection, submissions: Sequence[Submission]
+        self, connection: asyncpg.Connection, items: Sequence[Submission | Announcement]
     ) -> Sequence[int | None]:
         """What a commit without an answer did; waits for it if it is still under way."""
-        found = await settle(connection, self.origin, [_entry(one, b"") for one in submissions])
+        entries = [
+            _entry(one, b"") if isinstance(one, Submission) else one.entry(0, EMPTY[0]) for one in items
+        ]
+        found = await settle(connection, self.origin, entries)
         return [one.index if one else None for one in found]
 
     async def _published_record(self, handle: str, view: View) -> Record | None:

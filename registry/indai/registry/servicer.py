@@ -59,6 +59,26 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
         proof = await self._consistency(request.known_size, view)
         return registry_pb2.GetHeadResponse(checkpoint=view.note, consistency_proof=proof)
 
+    async def ListLogKeys(
+        self, request: registry_pb2.ListLogKeysRequest, context: Any
+    ) -> registry_pb2.ListLogKeysResponse:
+        """How the log came by its key."""
+        reader, known, changes = self._registry.reader, request.known_size, []
+        for one in self._registry.log_keys:
+            size = one.last_size
+            leaf = (await reader.entries(one.index, 1))[0]
+            changes.append(
+                registry_pb2.LogKeyChange(
+                    index=one.index,
+                    leaf=leaf,
+                    inclusion_proof=await reader.inclusion_proof(one.index, size),
+                    checkpoint=one.note,
+                    consistency_proof=await reader.consistency_proof(known, size) if 0 < known < size else (),
+                )
+            )
+            known = max(known, size)
+        return registry_pb2.ListLogKeysResponse(changes=changes)
+
     async def ListEntries(
         self, request: registry_pb2.ListEntriesRequest, context: Any
     ) -> registry_pb2.ListEntriesResponse:

@@ -26,6 +26,13 @@ class Store:
         size = await connection.fetchval("SELECT size FROM tlog.head WHERE log = $1", self._log)
         return size or 0
 
+    async def leaf(self, connection: asyncpg.Connection, index: int) -> bytes:
+        """A committed leaf, or one of this transaction."""
+        leaf: bytes = await connection.fetchval(
+            "SELECT leaf FROM tlog.leaf WHERE log = $1 AND idx = $2", self._log, index
+        )
+        return leaf
+
     async def indexes(self, connection: asyncpg.Connection, mids: Sequence[bytes]) -> dict[bytes, int]:
         """The log indexes of those of the operations that are stored."""
         rows = await connection.fetch(

@@ -39,6 +39,7 @@ class _Witness:
     verifier: Verifier
     url: str
     size: int = 0
+    cosigned: int = 0  # the largest that it has signed for us, verified
     free: asyncio.Lock = field(default_factory=asyncio.Lock)  # one question at a time, or both get a 409
 
 
@@ -77,6 +78,10 @@ class Cosigners:
         await asyncio.gather(*self._asking, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
+
+    def change_log(self, log: Verifier) -> None:
+        """The log signs with another key from now on."""
+        self._policy = replace(self._policy, logs=(log,))
 
     async def cosign(self, note: bytes) -> bytes:
         """The note with the lines of a quorum; raises Unavailable(STALE_HEAD) when it isn't reached in time.
@@ -123,6 +128,9 @@ class Cosigners:
             proof = await self._proof(witness.size, head.size) if known else []
             status, answer = await self._post(witness, AddCheckpoint(witness.size, tuple(proof), note))
             newest = read_size(answer) if status == 409 else None
+            if newest is not None and newest < witness.cosigned:
+                _log.error("the witness %s has forgotten what it cosigned: restored?", witness.name)
+                return b""
             if newest is None or newest == witness.size:
                 return self._line(witness, note, head, status, answer)
             witness.size = newest
@@ -149,6 +157,7 @@ class Cosigners:
         mine = [line + b"\n" for line in answer.split(b"\n") if line.split(b" ")[1:2] == [_name(witness)]]
         open_note(bare + b"".join(mine), [witness.verifier])
         witness.size = head.size
+        witness.cosigned = max(witness.cosigned, head.size)
         return b"".join(mine)
 
 

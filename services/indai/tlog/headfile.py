@@ -10,21 +10,22 @@ its place: it is a plain signed note.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
-from indai.protocol.note import Verifier
+from indai.protocol.note import Verifier, parse_note
 from indai.storage.cluster import write_private
 
 
 class HeadFile:
-    """`<directory>/<origin, percent-encoded>.head`; `verifier` is the log's own key."""
+    """`<directory>/<origin, percent-encoded>.head`; `verifiers` are the log's own key and those it had."""
 
-    def __init__(self, directory: Path, verifier: Verifier) -> None:
-        self.path = directory / f"{quote(verifier.name, safe='')}.head"
-        self._verifier = verifier
+    def __init__(self, directory: Path, *verifiers: Verifier) -> None:
+        self.path = directory / f"{quote(verifiers[0].name, safe='')}.head"
+        self._verifiers = verifiers
 
     def read(self) -> Checkpoint | None:
         """The head in it; None before the first. Raises InvalidInput for a file that is not this log's own
@@ -36,12 +37,13 @@ class HeadFile:
             return None
         except OSError as error:
             raise self._unusable(error) from error
+        log = self._verifiers[0].name
         try:
-            return open_checkpoint(note, self._verifier)[0]
+            return open_checkpoint(note, signer_of(note, self._verifiers))[0]
         except IndaiError as error:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT,
-                f"{self.path} does not hold a checkpoint signed by {self._verifier.name}: {error.message}",
+                f"{self.path} does not hold a checkpoint signed by {log}: {error.message}",
                 hint="Put the newest checkpoint of this log there; its witnesses have it.",
             ) from error
 
@@ -59,6 +61,12 @@ class HeadFile:
             f"The log's head cannot be kept in {self.path}: {error.strerror}.",
             hint="Nothing is signed until it can.",
         )
+
+
+def signer_of(note: bytes, verifiers: Sequence[Verifier]) -> Verifier:
+    """Which of a log's keys claims to have signed the note; the first, if none. Raises ProtocolError."""
+    signed = {(one.name, one.key_hash) for one in parse_note(note)[1]}
+    return next((one for one in verifiers if (one.name, one.key_hash) in signed), verifiers[0])
 
 
 def rolled_back(log: str, why: str, path: Path) -> IndaiError:

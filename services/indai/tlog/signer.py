@@ -57,13 +57,21 @@ class LogSigner:
     """
 
     def __init__(
-        self, pool: asyncpg.Pool, keys: LogKeys, directory: Path, clock: Callable[[], int], epoch: int
+        self,
+        pool: asyncpg.Pool,
+        keys: LogKeys,
+        directory: Path,
+        clock: Callable[[], int],
+        epoch: int,
+        former: Sequence[Verifier] = (),
     ) -> None:
         self._pool = pool
         self._keys = keys
         self._clock = clock
         self._epoch = epoch
-        self._head = HeadFile(directory, keys.verifier)
+        self._directory = directory
+        self._former = tuple(former)
+        self._head = HeadFile(directory, keys.verifier, *former)
         self._hasher = Hasher(pool, keys.origin, epoch)
         self._one_at_a_time = asyncio.Lock()  # the hasher's frontier is between two states while it works
 
@@ -79,15 +87,26 @@ class LogSigner:
 
     @classmethod
     async def open(
-        cls, pool: asyncpg.Pool, keys: LogKeys, directory: Path, clock: Callable[[], int]
+        cls,
+        pool: asyncpg.Pool,
+        keys: LogKeys,
+        directory: Path,
+        clock: Callable[[], int],
+        former: Sequence[Verifier] = (),
     ) -> LogSigner:
-        """Replace the log's signer, catch up and publish.
+        """Replace the log's signer, catch up and publish. `former` are keys that the log had before.
 
         Raises IndaiError (LOG_ROLLED_BACK) when the database is not the one signed last.
         """
-        signer = cls(pool, keys, directory, clock, await take_over_signing(pool, keys.origin))
+        signer = cls(pool, keys, directory, clock, await take_over_signing(pool, keys.origin), former)
         await signer.publish()
         return signer
+
+    def change_key(self, keys: LogKeys) -> None:
+        """Sign with another key of the same log from now on."""
+        self._former = (self._keys.verifier, *self._former)
+        self._keys = keys
+        self._head = HeadFile(self._directory, keys.verifier, *self._former)
 
     async def publish(self) -> bytes:
         """Sign the head of everything committed so far, with the time of now; returns the note.

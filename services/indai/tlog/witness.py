@@ -3,6 +3,13 @@
 It needs no database: for each log the last cosigned head is one small file (`indai.tlog.headfile`). Check,
 write and signature are one step under the log's lock, and the file is on the disk before anybody is
 answered. One process owns the directory; a second one is refused, since two could cosign two histories.
+
+A witness that was restored from a backup could cosign another history from there. So the last heads can be
+kept in a second directory too, the *guard*, on a disk that is not restored with the first; nothing is
+answered before both have a head. A start on other heads than the guard's is refused, and so is a log that
+shows the witness its own signature on a head that it does not remember.
+
+A log may be known by several keys, oldest first: once a head of one was cosigned, earlier ones count no more.
 """
 
 from __future__ import annotations
@@ -19,11 +26,11 @@ from pathlib import Path
 from aiohttp import web
 from indai.client.fraud import Evidence
 from indai.protocol.checkpoint import Checkpoint, read_checkpoint
-from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Refused
+from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused
 from indai.protocol.keys import SigningKey
-from indai.protocol.note import Signer, Verifier, parse_note, signature_line
+from indai.protocol.note import Signer, Verifier, open_note, parse_note, signature_line
 from indai.protocol.witnessing import MAX_REQUEST, SIZE_TYPE, UNKNOWN_LOG, AddCheckpoint, Refusal, judge
-from indai.tlog.headfile import HeadFile
+from indai.tlog.headfile import HeadFile, signer_of
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +40,9 @@ class _Watched:
     """One log. The lock makes check and write one step: without it a slower request for a smaller size could
     roll a larger one back."""
 
+    keys: tuple[Verifier, ...]
     file: HeadFile
+    guard: HeadFile | None
     lock: asyncio.Lock
     head: Checkpoint | None = None
     note: bytes = b""
@@ -49,16 +58,18 @@ class Witness:
         logs: Sequence[Verifier],
         directory: Path,
         clock: Callable[[], int],
+        guard: Path | None = None,
     ) -> None:
         self.verifier = Signer(name, key, time=0).verifier
         self._name = name
         self._key = key
         self._clock = clock
         self._directory = directory
-        self._keys = {log.name: log for log in logs}
-        if len(self._keys) != len(logs):
-            raise InvalidInput(Reason.INVALID_ARGUMENT, "A witness knows each log by one key.")
-        self._logs = {log.name: _Watched(HeadFile(directory, log), asyncio.Lock()) for log in logs}
+        self._guard = guard
+        self._logs = {
+            name: self._watched(tuple(log for log in logs if log.name == name))
+            for name in dict.fromkeys(log.name for log in logs)
+        }
 
     @classmethod
     @contextmanager
@@ -69,9 +80,11 @@ class Witness:
         logs: Sequence[Verifier],
         directory: Path,
         clock: Callable[[], int],
+        guard: Path | None = None,
     ) -> Iterator[Witness]:
-        """A witness that owns `directory`; raises Refused(LOG_FENCED) while another process does, and
-        InvalidInput for a head file that is not its log's."""
+        """A witness that owns `directory`; raises Refused(LOG_FENCED) while another process does,
+        InvalidInput for a head file that is not its log's, IndaiError(LOG_ROLLED_BACK) on older heads than
+        the guard's."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(directory / "owner.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -83,7 +96,7 @@ class Witness:
                     f"Another process is the witness of {directory}.",
                     hint="stop one of the two",
                 ) from None
-            witness = cls(name, key, logs, directory, clock)
+            witness = cls(name, key, logs, directory, clock, guard)
             witness._load()
             yield witness
         finally:
@@ -103,20 +116,34 @@ class Witness:
 
     async def _answer(self, watched: _Watched, request: AddCheckpoint) -> bytes | Refusal:
         known = {watched.head.origin: watched.head} if watched.head else {}
-        head = judge(request, self._keys, known)
+        log = _signing_log(watched, request.note)
+        if self._has_forgotten(watched, request.note):
+            _log.error("the witness has cosigned a head of %s that it does not remember", log.name)
+            return Refusal(403, "This witness was restored from a backup.")
+        head = judge(request, {log.name: log}, known)
         if isinstance(head, Refusal):
             if head.status in (409, 422):
-                await self._keep_evidence(watched, request)
+                await self._keep_evidence(watched, log, request)
             return head
         if head != watched.head:
             await asyncio.to_thread(watched.file.write, request.note)
             watched.head, watched.note = head, request.note
+        if watched.guard is not None:
+            await asyncio.to_thread(_write_once, watched.guard, request.note, head)
+        watched.note = request.note
         text, _ = parse_note(request.note)
         return signature_line(text, Signer(self._name, self._key, time=self._clock() // 1000))
 
-    async def _keep_evidence(self, watched: _Watched, request: AddCheckpoint) -> None:
+    def _has_forgotten(self, watched: _Watched, note: bytes) -> bool:
+        """Whether the note has our own signature on a head beyond the last one that we know of."""
+        try:
+            mine = open_note(note, [self.verifier])
+        except ProtocolError:
+            return False
+        return Checkpoint.parse(mine.text).size > (watched.head.size if watched.head else 0)
+
+    async def _keep_evidence(self, watched: _Watched, log: Verifier, request: AddCheckpoint) -> None:
         """A signed head that contradicts the last one is evidence against its log; the first is kept."""
-        log = self._keys[read_checkpoint(request.note).origin]
         if not watched.note or any(self._directory.glob("fraud-*.jsonl")):
             return
         try:
@@ -127,10 +154,50 @@ class Witness:
         except IndaiError:
             return  # an honest log that was merely behind
 
+    def _watched(self, keys: tuple[Verifier, ...]) -> _Watched:
+        guard = HeadFile(self._guard, *keys) if self._guard else None
+        return _Watched(keys, HeadFile(self._directory, *keys), guard, asyncio.Lock())
+
     def _load(self) -> None:
         for watched in self._logs.values():
             watched.head = watched.file.read()
             watched.note = watched.file.path.read_bytes() if watched.head else b""
+            if watched.guard is not None:
+                self._check_guard(watched, watched.guard)
+
+    def _check_guard(self, watched: _Watched, guard: HeadFile) -> None:
+        """The guard may be behind, after a crash between the two writes, and never ahead. A mark beside the
+        head file says that there is one, so that a witness restored without its guard refuses too."""
+        mark = watched.file.path.with_suffix(".guarded")
+        last, size = guard.read(), watched.head.size if watched.head else 0
+        name = watched.keys[0].name
+        if last is None and watched.head is not None and mark.exists():
+            raise forgotten(name, "what its guard kept is gone", guard.path)
+        if last is not None and (last.size > size or (last.size == size and last != watched.head)):
+            raise forgotten(name, f"{last.size} leaves were cosigned and {size} are known", guard.path)
+        if watched.note and last != watched.head:
+            guard.write(watched.note)
+        mark.touch(0o600)
+
+
+def forgotten(log: str, why: str, path: Path) -> IndaiError:
+    """This witness does not remember what it has cosigned."""
+    return IndaiError(
+        Reason.LOG_ROLLED_BACK,
+        f"The witness has forgotten what it cosigned of {log}: {why}.",
+        hint=f"Retire it, and let a new witness with a new key take its place; {path} is its guard.",
+    )
+
+
+def _write_once(guard: HeadFile, note: bytes, head: Checkpoint) -> None:
+    if guard.read() != head:
+        guard.write(note)
+
+
+def _signing_log(watched: _Watched, note: bytes) -> Verifier:
+    """The key to judge a note with: none that is older than the one of the last head."""
+    last = watched.keys.index(signer_of(watched.note, watched.keys)) if watched.note else 0
+    return signer_of(note, watched.keys[last:])
 
 
 def witness_routes(witness: Witness) -> list[web.RouteDef]:

@@ -18,6 +18,7 @@ from indai.node.service import Service
 from indai.protocol.envelope import Envelope
 from indai.protocol.keys import SigningKey
 from indai.protocol.tlogpolicy import TlogPolicy
+from indai.registry.logkeys import LaterKeys
 from indai.registry.service import Registry
 from indai.registry.servicer import RegistryServicer
 from indai.tlog.signer import LogKeys
@@ -70,6 +71,9 @@ class Liar(registry_pb2_grpc.RegistryServiceServicer):
     async def SearchHandles(self, request: Any, context: Any) -> Any:  # noqa: N802
         return await self._pass("SearchHandles", request, context)
 
+    async def ListLogKeys(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._pass("ListLogKeys", request, context)
+
     async def ListEntries(self, request: Any, context: Any) -> Any:  # noqa: N802
         return await self._pass("ListEntries", request, context)
 
@@ -104,9 +108,13 @@ class Rig:
 
 @asynccontextmanager
 async def run_registry(
-    pool: Any, directory: Path, clock: Clock, witnesses: TlogPolicy | None = None
+    pool: Any,
+    directory: Path,
+    clock: Clock,
+    witnesses: TlogPolicy | None = None,
+    later_keys: LaterKeys = tuple,
 ) -> AsyncIterator[Rig]:
-    async with Registry.open(pool, KEYS, directory, clock, witnesses) as registry:
+    async with Registry.open(pool, KEYS, directory, clock, witnesses, later_keys) as registry:
         liar = Liar(RegistryServicer(registry))
         add = registry_pb2_grpc.add_RegistryServiceServicer_to_server
         server = await RpcServer.start("127.0.0.1:0", [Service(add, liar)])
@@ -128,8 +136,13 @@ async def start_registry(tmp_path: Path) -> AsyncIterator[Start]:
     clock = Clock()
     async with AsyncExitStack() as stack:
 
-        async def start(pool: Any, directory: str = "log", own_clock: Clock | None = None) -> Rig:
-            running = run_registry(pool, tmp_path / directory, own_clock or clock)
+        async def start(
+            pool: Any,
+            directory: str = "log",
+            own_clock: Clock | None = None,
+            later_keys: LaterKeys = tuple,
+        ) -> Rig:
+            running = run_registry(pool, tmp_path / directory, own_clock or clock, None, later_keys)
             return await stack.enter_async_context(running)
 
         yield start

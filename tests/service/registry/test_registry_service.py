@@ -143,7 +143,7 @@ async def check_mirror(rig: Any, size: int) -> None:
     chains: dict[str, Chain] = {}
     tree = SparseMap(lambda path: None)
     for leaf in map(parse_registry_leaf, entries):
-        operation = parse_envelope(leaf.operation)
+        operation = parse_envelope(leaf.body)
         handle = registry_pb2.Operation.FromString(operation.payload).handle
         chain = chains[handle] = apply_operation(chains.get(handle), operation, leaf.time_ms)
         value = map_value(handle, chain.digest)

@@ -40,6 +40,7 @@ class Running:
     directory: Path
     clock: Clock
     address: str = "127.0.0.1:0"
+    guard: Path | None = None
     witness: Witness | None = None
     _server: HttpServer | None = None
     _open: ExitStack = field(default_factory=ExitStack)
@@ -54,7 +55,8 @@ class Running:
         return f"http://{self.address}"
 
     async def start(self) -> None:
-        opened = Witness.open(self.name, key(self.name), self.logs, self.directory, self.clock)
+        witness_key = key(self.name)
+        opened = Witness.open(self.name, witness_key, self.logs, self.directory, self.clock, self.guard)
         self.witness = self._open.enter_context(opened)
         self._server = await HttpServer.start(self.address, witness_routes(self.witness))
         self.address = self._server.address
@@ -86,8 +88,8 @@ async def start_witness(tmp_path: Path, witness_clock: Clock) -> AsyncIterator[o
     """Starts a witness of some logs."""
     async with AsyncExitStack() as stack:
 
-        async def start(name: str, *logs: Verifier) -> Running:
-            running = Running(name, list(logs), tmp_path / name, witness_clock)
+        async def start(name: str, *logs: Verifier, guard: Path | None = None) -> Running:
+            running = Running(name, list(logs), tmp_path / name, witness_clock, guard=guard)
             await running.start()
             stack.push_async_callback(running.stop)
             return running

@@ -39,6 +39,11 @@ class Registry:
         proof = consistency_proof(self._hashes, old) if 0 < old < len(self._hashes) else []
         return registry_pb2.GetHeadResponse(checkpoint=self._note, consistency_proof=proof)
 
+    async def ListLogKeys(  # noqa: N802 - named by the contract
+        self, request: Any, **options: Any
+    ) -> registry_pb2.ListLogKeysResponse:
+        return registry_pb2.ListLogKeysResponse()
+
     async def ListEntries(  # noqa: N802 - named by the contract
         self, request: Any, **options: Any
     ) -> registry_pb2.ListEntriesResponse:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indai.client.audit.findings import Findings
@@ -24,9 +24,10 @@ from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason
 from indai.protocol.handlestate import MAX_DEPTH
 from indai.protocol.header import MAX_SKEW_MS, network_id
-from indai.protocol.note import parse_vkey
+from indai.protocol.logkeys import read_announcement
+from indai.protocol.note import Verifier, parse_note, parse_vkey
 from indai.protocol.operations import Chain, apply_operation, parse_operation
-from indai.protocol.registryleaf import parse_registry_leaf
+from indai.protocol.registryleaf import RegistryLeaf, parse_registry_leaf
 from indai.protocol.sparsemap import SparseMap, map_key, map_value
 from indai.protocol.tlogpolicy import TlogPolicy
 
@@ -201,7 +202,8 @@ class _Replay:
     ) -> None:
         self._seen = seen
         self._path, self._trust, self._findings = path, trust, findings
-        self._vkey = ""
+        self._log: Verifier | None = None
+        self._announced: list[tuple[int, Verifier, Verifier]] | None = None
         self._heads: list[Head] = []
         self.proofs: list[Proof] = []
         self._tree: TreeReplay | None = None
@@ -213,9 +215,8 @@ class _Replay:
         if header.of != REGISTRY:
             message = f"{self._path.name} is not the export of a registry."
             raise InvalidInput(Reason.INVALID_EXPORT, message, metadata={"line": str(line)})
-        self._vkey = header.vkey
         try:
-            log = parse_vkey(header.vkey)
+            log = self._log = parse_vkey(header.vkey)
         except IndaiError as error:
             self._findings.add(Severity.INVALID, "registry-head", place, error.message)
             return
@@ -244,11 +245,32 @@ class _Replay:
 
     def _open(self, note: bytes) -> tuple[Checkpoint, int]:
         """The head and the number of cosignatures on it that verify."""
+        if self._log is None:
+            raise InvalidInput(Reason.INVALID_EXPORT, "Without a log's key no head can be verified.")
+        signed = {one.key_hash for one in parse_note(note)[1]}
+        if self._log.key_hash not in signed:
+            self._log = self._next_key(self._log)
         # The policy may trust several logs; the file speaks for one.
-        checkpoint, cosignatures = open_checkpoint(note, self._vkey)
+        checkpoint, cosignatures = open_checkpoint(note, self._log)
         if self._trust is not None:
             checkpoint, cosignatures = self._trust.open(note)
         return checkpoint, len(cosignatures)
+
+    def _next_key(self, current: Verifier) -> Verifier:
+        """The log's next key, if a head that was read is signed with `current` and covers its announcement.
+
+        Heads stand before entries in the file, so it is searched once; that the entries are those of the
+        head is checked as of all entries. Only the key that the header names need be in the policy.
+        """
+        if self._announced is None:
+            self._announced = _announcements(self._path)
+        covered = self._heads[-1].checkpoint.size if self._heads else 0
+        for index, old, new in self._announced:
+            if old == current and index < covered:
+                if self._trust is not None and current in self._trust.logs:
+                    self._trust = replace(self._trust, logs=(*self._trust.logs, new))
+                return new
+        return current
 
     def entry(self, line: int, record: EntryLine) -> None:
         place = Place(self._path.name, line, record.index)
@@ -257,13 +279,24 @@ class _Replay:
             return
         try:
             leaf = parse_registry_leaf(record.entry)
-            chain = self._history.add(leaf.operation, leaf.time_ms)
+            if not leaf.is_operation:
+                self._announcement(leaf, place)
+                return
+            chain = self._history.add(leaf.body, leaf.time_ms)
         except IndaiError as error:
             self._findings.add(Severity.INVALID, "registry-chain", place, error.message)
             return
         value = map_value(chain.handle, chain.digest)
         if self._tiles.put(map_key(chain.handle), value) != leaf.map_root:
             message = f"The map root after this operation of {chain.handle} is not the right one."
+            self._findings.add(Severity.INVALID, "registry-map", place, message)
+
+    def _announcement(self, leaf: RegistryLeaf, place: Place) -> None:
+        """A leaf about the log's next key changes nothing in the map; raises ProtocolError."""
+        _, new = read_announcement(leaf.body)
+        self._findings.add(Severity.NOTE, "registry-head", place, f"The log's next key is {new.vkey}.")
+        if self._tiles.root() != leaf.map_root:
+            message = "The map root after the announcement of the log's next key is not the right one."
             self._findings.add(Severity.INVALID, "registry-map", place, message)
 
     def end(self) -> tuple[KeyHistory | None, int]:
@@ -285,6 +318,17 @@ class _Replay:
             seen = [head for head in self._seen if head.checkpoint.origin == origin]
             self._tree = TreeReplay(self._path.name, "registry-tree", self._heads, seen, self._findings)
         return self._tree
+
+
+def _announcements(path: Path) -> list[tuple[int, Verifier, Verifier]]:
+    """(index, key so far, next key) of every announcement in the file's entries that is signed by both."""
+    found = []
+    for _, record in read_export(path):
+        if isinstance(record, EntryLine):
+            with suppress(IndaiError):
+                leaf = parse_registry_leaf(record.entry)
+                found += [] if leaf.is_operation else [(record.index, *read_announcement(leaf.body))]
+    return found
 
 
 def _place_of(error: IndaiError, path: Path) -> Place:
