@@ -236,7 +236,7 @@ class _Replay:
             self._findings.add(Severity.INVALID, "registry-head", place, error.message)
             self._history = None
             return
-        self._heads.append(Head(checkpoint, place, record.note.encode(), self._vkey))
+        self._heads.append(Head(checkpoint, place, record.note.encode(), self._log.vkey if self._log else ""))
         if not all_verified(record.note, verified):
             # Without a policy nobody can tell a witness from an inventor.
             severity = Severity.INVALID if self._trust else Severity.NOTE
