@@ -16,9 +16,9 @@ from indai.client.decisions import Outcome
 from indai.policy.cases import CaseResult, run_cases
 from indai.policy.compiled import OWNER, CompiledPolicy, Decided, compile_policy, decide
 from indai.policy.explain import explain as explain_decision
-from indai.policy.explain import sentence
-from indai.policy.facts import MeetFacts
+from indai.policy.facts import Facts
 from indai.policy.localtime import zone_of
+from indai.policy.sentences import sentences
 from indai.protocol.handles import Handle
 from indai.v1 import owner_pb2
 
@@ -47,7 +47,7 @@ def policy() -> None:
 def check(file: str) -> None:
     """Check the rules in FILE, and say them in words."""
     compiled = compile_policy(read_text(file))
-    rules = [sentence(rule) for rule in compiled.rules[OWNER].rules]
+    rules = sentences(compiled.rules[OWNER])
 
     def show(page: Page) -> None:
         page.line(f"{file} is valid.", "green")
@@ -85,7 +85,7 @@ def explain(
     """What FILE's rules answer to one meeting, and why. Nothing is asked or sent."""
     compiled = compile_policy(read_text(file))
     begin = _instant(start, compiled)
-    facts = MeetFacts(
+    facts = Facts(
         peer=str(Handle.parse(peer)),
         start_ms=begin,
         end_ms=begin + length(duration) * 60_000,

@@ -23,18 +23,18 @@ import importlib.metadata
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from indai.client.obligations import UnknownObligation, merge
 from indai.protocol.errors import InvalidInput, Reason, Unavailable
 
 if TYPE_CHECKING:
     import cedarpy
 
 _POSITIONAL_ID = re.compile(r"\bpolicy(\d+)\b")
-_BUFFER = re.compile(r"([1-9][0-9]{0,3})m")
 
 
 class Outcome(StrEnum):
@@ -54,13 +54,15 @@ class Layer:
 
     Every policy carries `@id("<layer>/<rule>")`, unique over all layers; every other annotation is an
     obligation.
-    `grant` holds permits and forbids, `ask` permits only. `unmatched` is REFUSE or ASK.
+    `grant` holds permits and forbids, `ask` permits only, `advise` permits that answer nothing and only add
+    obligations. `unmatched` is REFUSE or ASK.
     """
 
     name: str
     grant: str
     ask: str
     unmatched: Outcome = Outcome.REFUSE
+    advise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +72,15 @@ class Evaluation:
     `rules`: ids `<layer>/<rule>` that made it, in the order they are written; empty for a default or an
     error. `obligations`: `<name>:<value>`, to be met if the thing is done (also after the owner's yes); empty
     if refused. `errors`: why nothing could be evaluated; never empty together with a refusal that no rule and
-    no default made.
+    no default made. `layer`: whose answer this is, the first by authority, of a permit the last; "" for
+    an error.
     """
 
     outcome: Outcome
     rules: tuple[str, ...] = ()
     obligations: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    layer: str = field(default="", compare=False)
 
 
 def most_restrictive(outcomes: Iterable[Outcome]) -> Outcome:
@@ -93,15 +97,36 @@ def engine_version() -> str | None:
         return None
 
 
-def policy_hash(layers: Sequence[Layer], schema: str, time_zone: str, source: str) -> bytes:
-    """SHA-256, 32 bytes, over everything that a version of a policy consists of, as canonical JSON."""
-    whole = {
-        "layers": [[layer.name, layer.grant, layer.ask, layer.unmatched.value] for layer in layers],
+def policy_hash(
+    layers: Sequence[Layer], schema: str, time_zone: str, source: str, others: Mapping[str, str] | None = None
+) -> bytes:
+    """SHA-256, 32 bytes, over everything that a version of a policy consists of, as canonical JSON.
+
+    `source`: the owner's text; `others`: the texts of the other layers that were set, by their names.
+    """
+    whole: dict[str, object] = {
+        "layers": [layer_values(layer) for layer in layers],
         "schema": schema,
         "source": source,
         "time_zone": time_zone,
     }
+    if others:
+        whole["sources"] = dict(others)
     return hashlib.sha256(b"ind.ai/policy/v1\n" + canonical_json(whole).encode()).digest()
+
+
+def layer_values(layer: Layer) -> list[str]:
+    """A layer in the form that is hashed and stored; without advice it has the four values that it always
+    had.
+    """
+    values = [layer.name, layer.grant, layer.ask, layer.unmatched.value]
+    return [*values, layer.advise] if layer.advise else values
+
+
+def layer_of(values: Sequence[str]) -> Layer:
+    """The inverse."""
+    name, grant, ask, unmatched, *advise = values
+    return Layer(name, grant, ask, Outcome(unmatched), *advise)
 
 
 def canonical_json(value: object) -> str:
@@ -123,14 +148,22 @@ def evaluate_many(
     layers: Sequence[Layer], schema: str, requests: Sequence[str], entities: str
 ) -> list[Evaluation]:
     """Decide several requests over one set of entities, in order; as `evaluate` for each."""
+    return evaluate_parsed(layers, schema, [_parse_request(request) for request in requests], entities)
+
+
+def evaluate_parsed(
+    layers: Sequence[Layer], schema: str, requests: Sequence[dict[str, Any] | None], entities: str
+) -> list[Evaluation]:
+    """The same for requests that were made here; None stands for one that made no sense."""
     sets = _load(tuple(layers), schema)
     try:
         known = _entities(entities, schema)
     except ValueError as error:
         return [_failed(f"entities: {error}")] * len(requests)
-    parsed = [_parse_request(request) for request in requests]
-    answers = iter(_engine().is_authorized_batch([p for p in parsed if p], sets.policies, known, sets.schema))
-    return [_judge(sets, next(answers)) if request else _failed("malformed request") for request in parsed]
+    answers = iter(
+        _engine().is_authorized_batch([one for one in requests if one], sets.policies, known, sets.schema)
+    )
+    return [_judge(sets, next(answers)) if request else _failed("malformed request") for request in requests]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +171,7 @@ class _Rule:
     layer: str
     id: str
     asks: bool
+    advises: bool
     forbids: bool
     obligations: Mapping[str, str]
 
@@ -174,7 +208,7 @@ def _load(layers: tuple[Layer, ...], schema: str) -> _Sets:
         rules = tuple(rule for layer in layers for rule in _rules_of(engine, layer))
         # One text in the same order, so that positions in `rules` are the engine's ids.
         policies = engine.PolicySet.from_str(
-            "\n".join(text for layer in layers for text in (layer.grant, layer.ask))
+            "\n".join(text for layer in layers for text in (layer.grant, layer.ask, layer.advise))
         )
         parsed_schema = engine.Schema.from_str(schema)
     except ValueError as error:
@@ -186,7 +220,9 @@ def _load(layers: tuple[Layer, ...], schema: str) -> _Sets:
 
 
 def _rules_of(engine: Any, layer: Layer) -> Iterable[_Rule]:
-    for text, asks in ((layer.grant, False), (layer.ask, True)):
+    for text, role in ((layer.grant, "grant"), (layer.ask, "ask"), (layer.advise, "advise")):
+        if not text:
+            continue
         parsed = json.loads(engine.policies_to_json_str(text))
         policies = parsed["staticPolicies"]
         if parsed["templates"]:
@@ -196,11 +232,11 @@ def _rules_of(engine: Any, layer: Layer) -> Iterable[_Rule]:
             obligations = dict(policy.get("annotations") or {})
             rule_id = str(obligations.pop("id", ""))
             forbids = policy["effect"] == "forbid"
-            if not rule_id.startswith(f"{layer.name}/") or (asks and forbids):
+            if not rule_id.startswith(f"{layer.name}/") or (forbids and role != "grant"):
                 raise InvalidInput(
                     Reason.INVALID_POLICY, f"compiled rule {rule_id or position} is not one of its layer"
                 )
-            yield _Rule(layer.name, rule_id, asks, forbids, obligations)
+            yield _Rule(layer.name, rule_id, role == "ask", role == "advise", forbids, obligations)
 
 
 @lru_cache(maxsize=4096)
@@ -231,26 +267,29 @@ def _judge(sets: _Sets, answer: cedarpy.AuthzResult) -> Evaluation:
     positions = sorted(int(reason.removeprefix("policy")) for reason in answer.diagnostics.reasons)
     satisfied = [sets.rules[position] for position in positions]
     if any(rule.forbids for rule in satisfied):
-        return Evaluation(Outcome.REFUSE, tuple(rule.id for rule in satisfied if rule.forbids))
+        forbidding = [rule for rule in satisfied if rule.forbids]
+        return Evaluation(Outcome.REFUSE, tuple(rule.id for rule in forbidding), layer=forbidding[0].layer)
     answers = [_layer_answer(layer, satisfied) for layer in sets.layers]
     outcome = most_restrictive(answered for answered, _ in answers)
+    # Every layer permits what is permitted: then the nearest one is named.
+    made = list(zip(sets.layers, answers, strict=True))[:: -1 if outcome is Outcome.PERMIT else 1]
+    by = next((layer.name for layer, (answered, _) in made if answered is outcome), "")
     if outcome is Outcome.REFUSE:
-        return Evaluation(Outcome.REFUSE)
+        return Evaluation(Outcome.REFUSE, layer=by)
     try:
-        obligations = _merge(rule.obligations for rule in satisfied)
-    except _UnknownObligation as unknown:
+        obligations = merge((rule.obligations for rule in satisfied), asked=outcome is Outcome.ASK)
+    except UnknownObligation as unknown:
         return _failed(f"unknown obligation {unknown}")
     ids = tuple(rule for answered, rules in answers if answered is outcome for rule in rules)
-    return Evaluation(outcome, ids, obligations)
+    return Evaluation(outcome, ids, obligations, layer=by)
 
 
 def _layer_answer(layer: Layer, satisfied: Sequence[_Rule]) -> tuple[Outcome, tuple[str, ...]]:
-    asking = tuple(rule.id for rule in satisfied if rule.layer == layer.name and rule.asks)
-    granting = tuple(rule.id for rule in satisfied if rule.layer == layer.name and not rule.asks)
-    if asking:
+    own = [rule for rule in satisfied if rule.layer == layer.name and not rule.advises]
+    if asking := tuple(rule.id for rule in own if rule.asks):
         return Outcome.ASK, asking
-    if granting:
-        return Outcome.PERMIT, granting
+    if own:
+        return Outcome.PERMIT, tuple(rule.id for rule in own)
     return layer.unmatched, ()
 
 
@@ -259,22 +298,3 @@ def _named(sets: _Sets, error: str) -> str:
     return _POSITIONAL_ID.sub(
         lambda m: sets.rules[int(m[1])].id if int(m[1]) < len(sets.rules) else m[0], error
     )
-
-
-class _UnknownObligation(Exception):
-    """Raised inside this module only."""
-
-
-def _merge(obligations: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """What all satisfied rules demand together: the longest `buffer`, the first `title_prefix`."""
-    merged: dict[str, str] = {}
-    for one in obligations:
-        for name, value in one.items():
-            if name == "buffer" and (minutes := _BUFFER.fullmatch(value)):
-                known = int(merged.get(name, "0m")[:-1])
-                merged[name] = f"{max(known, int(minutes[1]))}m"
-            elif name == "title_prefix" and value:
-                merged.setdefault(name, value)
-            else:
-                raise _UnknownObligation(f"{name}:{value}")
-    return tuple(f"{name}:{merged[name]}" for name in sorted(merged))

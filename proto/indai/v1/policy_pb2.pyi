@@ -55,23 +55,79 @@ class SetPolicyRequest(_message.Message):
 
     OWNER_FIELD_NUMBER: _builtins.int
     YAML_FIELD_NUMBER: _builtins.int
+    LAYER_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Owner's handle."""
     yaml: _builtins.str
-    """The YAML text, at most 64 KiB."""
+    """The YAML text, at most 64 KiB. Empty removes a layer other than the owner's."""
+    layer: _builtins.str
+    """Empty for the owner's own rules, or `agent` or `session`. Layers above the owner are set for a scope."""
+    session: _builtins.str
+    """Which session, for that layer."""
     def __init__(
         self,
         *,
         owner: _builtins.str = ...,
         yaml: _builtins.str = ...,
+        layer: _builtins.str = ...,
+        session: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "yaml", b"yaml"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["layer", b"layer", "owner", b"owner", "session", b"session", "yaml", b"yaml"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetPolicyRequest: _TypeAlias = SetPolicyRequest  # noqa: Y015
+
+@_typing.final
+class SetScopeRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    YAML_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    """`*` for everyone (the layer `operator`), or an authority such as acme.com (`organisation`)."""
+    yaml: _builtins.str
+    """The YAML text; empty removes it."""
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        yaml: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "yaml", b"yaml"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetScopeRequest: _TypeAlias = SetScopeRequest  # noqa: Y015
+
+@_typing.final
+class SetScopeResponse(_message.Message):
+    """Done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """False when this text was set already."""
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetScopeResponse: _TypeAlias = SetScopeResponse  # noqa: Y015
 
 @_typing.final
 class SetPolicyResponse(_message.Message):
@@ -108,16 +164,20 @@ class CheckPolicyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     YAML_FIELD_NUMBER: _builtins.int
+    LAYER_FIELD_NUMBER: _builtins.int
     yaml: _builtins.str
     """The YAML text."""
+    layer: _builtins.str
+    """Empty for an owner's rules, or the layer they are meant for."""
     def __init__(
         self,
         *,
         yaml: _builtins.str = ...,
+        layer: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["yaml", b"yaml"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["layer", b"layer", "yaml", b"yaml"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -131,6 +191,7 @@ class CheckPolicyResponse(_message.Message):
 
     PROBLEMS_FIELD_NUMBER: _builtins.int
     RULES_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyProblem]:
         """In order of lines."""
@@ -139,15 +200,20 @@ class CheckPolicyResponse(_message.Message):
     def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The rules in words, one line for each; empty when there are problems."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyProblem]:
+        """What is valid and still looks wrong: contradictory, unreachable or doubled rules."""
+
     def __init__(
         self,
         *,
         problems: _abc.Iterable[Global___PolicyProblem] | None = ...,
         rules: _abc.Iterable[_builtins.str] | None = ...,
+        warnings: _abc.Iterable[Global___PolicyProblem] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["problems", b"problems", "rules", b"rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["problems", b"problems", "rules", b"rules", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -241,14 +307,20 @@ class PolicyLayer(_message.Message):
     GRANT_FIELD_NUMBER: _builtins.int
     ASK_FIELD_NUMBER: _builtins.int
     UNMATCHED_FIELD_NUMBER: _builtins.int
+    ADVISE_FIELD_NUMBER: _builtins.int
+    YAML_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """`platform`, `owner`; organisation and session follow."""
+    """`platform` (built in), `operator`, `organisation`, `owner`, `agent` or `session`."""
     grant: _builtins.str
     """Permits and forbids."""
     ask: _builtins.str
     """Permits that mean: ask the owner."""
     unmatched: Global___Outcome.ValueType
     """What an unmatched request gets."""
+    advise: _builtins.str
+    """Permits that answer nothing and only add obligations."""
+    yaml: _builtins.str
+    """The text it was compiled from; empty for the built-in layer, and for the owner's, which is the version's."""
     def __init__(
         self,
         *,
@@ -256,10 +328,12 @@ class PolicyLayer(_message.Message):
         grant: _builtins.str = ...,
         ask: _builtins.str = ...,
         unmatched: Global___Outcome.ValueType = ...,
+        advise: _builtins.str = ...,
+        yaml: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "grant", b"grant", "name", b"name", "unmatched", b"unmatched"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["advise", b"advise", "ask", b"ask", "grant", b"grant", "name", b"name", "unmatched", b"unmatched", "yaml", b"yaml"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -273,19 +347,23 @@ class GetPolicyRequest(_message.Message):
 
     OWNER_FIELD_NUMBER: _builtins.int
     POLICY_HASH_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Owner's handle."""
     policy_hash: _builtins.bytes
     """A past version; empty means the active one."""
+    session: _builtins.str
+    """Of the active ones, that of a session."""
     def __init__(
         self,
         *,
         owner: _builtins.str = ...,
         policy_hash: _builtins.bytes = ...,
+        session: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "policy_hash", b"policy_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "policy_hash", b"policy_hash", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -322,11 +400,23 @@ class Facts(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MEET_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    ASK_FIELD_NUMBER: _builtins.int
+    PAY_FIELD_NUMBER: _builtins.int
+    BOOK_FIELD_NUMBER: _builtins.int
     PEER_FIELD_NUMBER: _builtins.int
     VERIFIED_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     CHANNEL_FIELD_NUMBER: _builtins.int
     OUTGOING_FIELD_NUMBER: _builtins.int
+    DOOR_FIELD_NUMBER: _builtins.int
+    RELATIONSHIP_FIELD_NUMBER: _builtins.int
+    KNOWN_DAYS_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    HOPS_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    FROM_PEER_TODAY_FIELD_NUMBER: _builtins.int
+    COUNT_TODAY_FIELD_NUMBER: _builtins.int
     peer: _builtins.str
     """Handle of the other side."""
     verified: _builtins.bool
@@ -337,29 +427,259 @@ class Facts(_message.Message):
     """Where the request came from: `agent`, `web`, `whatsapp`…"""
     outgoing: _builtins.bool
     """True when the owner's agent started it (an outgoing request)."""
+    door: _builtins.str
+    """`private`, `work`, `public`, `distribution` or `agent` (if empty)."""
+    relationship: _builtins.str
+    """What the peer is to the owner; the owner's own lists (`relationships`) come first."""
+    known_days: _builtins.int
+    """Whole days since the first contact."""
+    trust: _builtins.int
+    """0 to 100."""
+    hops: _builtins.int
+    """Agents between the peer and whoever asked first."""
+    depth: _builtins.int
+    """Delegations below the peer's own handle: 0 for the handle itself."""
+    from_peer_today: _builtins.int
+    """Requests of this kind from this peer on this local day, without this one."""
+    count_today: _builtins.int
+    """Of this kind, agreed or reserved on this local day, with whomever. A meeting has its own count."""
     @_builtins.property
     def meet(self) -> Global___MeetFacts:
         """A meeting."""
+
+    @_builtins.property
+    def share(self) -> Global___ShareFacts:
+        """One thing to be shared."""
+
+    @_builtins.property
+    def ask(self) -> Global___AskFacts:
+        """A question, or a request to file."""
+
+    @_builtins.property
+    def pay(self) -> Global___PayFacts:
+        """Money asked for or offered."""
+
+    @_builtins.property
+    def book(self) -> Global___BookFacts:
+        """A resource or an article."""
 
     def __init__(
         self,
         *,
         meet: Global___MeetFacts | None = ...,
+        share: Global___ShareFacts | None = ...,
+        ask: Global___AskFacts | None = ...,
+        pay: Global___PayFacts | None = ...,
+        book: Global___BookFacts | None = ...,
         peer: _builtins.str = ...,
         verified: _builtins.bool = ...,
         now_ms: _builtins.int = ...,
         channel: _builtins.str = ...,
         outgoing: _builtins.bool = ...,
+        door: _builtins.str = ...,
+        relationship: _builtins.str = ...,
+        known_days: _builtins.int = ...,
+        trust: _builtins.int = ...,
+        hops: _builtins.int = ...,
+        depth: _builtins.int = ...,
+        from_peer_today: _builtins.int = ...,
+        count_today: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["intent", b"intent", "meet", b"meet"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "intent", b"intent", "meet", b"meet", "pay", b"pay", "share", b"share"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "intent", b"intent", "meet", b"meet", "now_ms", b"now_ms", "outgoing", b"outgoing", "peer", b"peer", "verified", b"verified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "channel", b"channel", "count_today", b"count_today", "depth", b"depth", "door", b"door", "from_peer_today", b"from_peer_today", "hops", b"hops", "intent", b"intent", "known_days", b"known_days", "meet", b"meet", "now_ms", b"now_ms", "outgoing", b"outgoing", "pay", b"pay", "peer", b"peer", "relationship", b"relationship", "share", b"share", "trust", b"trust", "verified", b"verified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_intent: _TypeAlias = _typing.Literal["meet"]  # noqa: Y015
+    _WhichOneofReturnType_intent: _TypeAlias = _typing.Literal["meet", "share", "ask", "pay", "book"]  # noqa: Y015
     _WhichOneofArgType_intent: _TypeAlias = _typing.Literal["intent", b"intent"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_intent) -> _WhichOneofReturnType_intent | None: ...
 
 Global___Facts: _TypeAlias = Facts  # noqa: Y015
+
+@_typing.final
+class ShareFacts(_message.Message):
+    """One thing to be shared; several are decided one by one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEM_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    PURPOSE_CODE_FIELD_NUMBER: _builtins.int
+    RETENTION_DAYS_FIELD_NUMBER: _builtins.int
+    RECURRING_FIELD_NUMBER: _builtins.int
+    item: _builtins.str
+    """`profile/<field>`, `document/<id>`, `memory/<topic>` or `calendar/<level>`."""
+    purpose_code: _builtins.str
+    """The peer's stated purpose, a code."""
+    retention_days: _builtins.int
+    """For how many days the peer keeps it."""
+    recurring: _builtins.bool
+    """True when it is to be read again and again."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Category and tags that the item carries."""
+
+    def __init__(
+        self,
+        *,
+        item: _builtins.str = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        purpose_code: _builtins.str = ...,
+        retention_days: _builtins.int = ...,
+        recurring: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["item", b"item", "purpose_code", b"purpose_code", "recurring", b"recurring", "retention_days", b"retention_days", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShareFacts: _TypeAlias = ShareFacts  # noqa: Y015
+
+@_typing.final
+class AskFacts(_message.Message):
+    """A question, or a request to an office."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    IS_REQUEST_FIELD_NUMBER: _builtins.int
+    DEPARTMENT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """What it is about."""
+    is_request: _builtins.bool
+    """True when something is filed."""
+    department: _builtins.str
+    """The department it goes to."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        is_request: _builtins.bool = ...,
+        department: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["department", b"department", "is_request", b"is_request", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskFacts: _TypeAlias = AskFacts  # noqa: Y015
+
+@_typing.final
+class PayFacts(_message.Message):
+    """A payment. Amounts are minor units of `currency`, at most 2^53."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIRECTION_FIELD_NUMBER: _builtins.int
+    AMOUNT_MINOR_FIELD_NUMBER: _builtins.int
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    PAYEE_FIELD_NUMBER: _builtins.int
+    PAYEE_VERIFIED_FIELD_NUMBER: _builtins.int
+    SPENT_TODAY_MINOR_FIELD_NUMBER: _builtins.int
+    SPENT_MONTH_MINOR_FIELD_NUMBER: _builtins.int
+    SPENT_PAYEE_MINOR_FIELD_NUMBER: _builtins.int
+    PAYMENTS_TODAY_FIELD_NUMBER: _builtins.int
+    MANDATE_FIELD_NUMBER: _builtins.int
+    PURPOSE_FIELD_NUMBER: _builtins.int
+    direction: _builtins.str
+    """`request`: the peer wants money from the owner; `offer`: the peer offers some."""
+    amount_minor: _builtins.int
+    """The amount."""
+    currency: _builtins.str
+    """ISO 4217."""
+    payee: _builtins.str
+    """Account that is paid."""
+    payee_verified: _builtins.bool
+    """True when a provider confirmed whose it is."""
+    spent_today_minor: _builtins.int
+    """Spent or reserved on this local day, in this currency."""
+    spent_month_minor: _builtins.int
+    """Spent or reserved in this local calendar month."""
+    spent_payee_minor: _builtins.int
+    """Of that, to this payee."""
+    payments_today: _builtins.int
+    """Payments made or reserved on this local day."""
+    mandate: _builtins.bool
+    """True when a standing mandate covers it."""
+    purpose: _builtins.str
+    """Purpose code."""
+    def __init__(
+        self,
+        *,
+        direction: _builtins.str = ...,
+        amount_minor: _builtins.int = ...,
+        currency: _builtins.str = ...,
+        payee: _builtins.str = ...,
+        payee_verified: _builtins.bool = ...,
+        spent_today_minor: _builtins.int = ...,
+        spent_month_minor: _builtins.int = ...,
+        spent_payee_minor: _builtins.int = ...,
+        payments_today: _builtins.int = ...,
+        mandate: _builtins.bool = ...,
+        purpose: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount_minor", b"amount_minor", "currency", b"currency", "direction", b"direction", "mandate", b"mandate", "payee", b"payee", "payee_verified", b"payee_verified", "payments_today", b"payments_today", "purpose", b"purpose", "spent_month_minor", b"spent_month_minor", "spent_payee_minor", b"spent_payee_minor", "spent_today_minor", b"spent_today_minor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PayFacts: _TypeAlias = PayFacts  # noqa: Y015
+
+@_typing.final
+class BookFacts(_message.Message):
+    """A booking."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SKU_FIELD_NUMBER: _builtins.int
+    QUANTITY_FIELD_NUMBER: _builtins.int
+    PRICE_MINOR_FIELD_NUMBER: _builtins.int
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    SPENT_TODAY_MINOR_FIELD_NUMBER: _builtins.int
+    SPENT_MONTH_MINOR_FIELD_NUMBER: _builtins.int
+    STOCK_LEFT_FIELD_NUMBER: _builtins.int
+    START_MS_FIELD_NUMBER: _builtins.int
+    END_MS_FIELD_NUMBER: _builtins.int
+    sku: _builtins.str
+    """Resource or article."""
+    quantity: _builtins.int
+    """Units."""
+    price_minor: _builtins.int
+    """Whole price in minor units of `currency`."""
+    currency: _builtins.str
+    """ISO 4217."""
+    spent_today_minor: _builtins.int
+    """Spent or reserved on this local day, in this currency."""
+    spent_month_minor: _builtins.int
+    """Spent or reserved in this local calendar month."""
+    stock_left: _builtins.int
+    """Units left now, without this booking."""
+    start_ms: _builtins.int
+    """Milliseconds since the epoch; 0 for what has no time of its own."""
+    end_ms: _builtins.int
+    """Milliseconds since the epoch."""
+    def __init__(
+        self,
+        *,
+        sku: _builtins.str = ...,
+        quantity: _builtins.int = ...,
+        price_minor: _builtins.int = ...,
+        currency: _builtins.str = ...,
+        spent_today_minor: _builtins.int = ...,
+        spent_month_minor: _builtins.int = ...,
+        stock_left: _builtins.int = ...,
+        start_ms: _builtins.int = ...,
+        end_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["currency", b"currency", "end_ms", b"end_ms", "price_minor", b"price_minor", "quantity", b"quantity", "sku", b"sku", "spent_month_minor", b"spent_month_minor", "spent_today_minor", b"spent_today_minor", "start_ms", b"start_ms", "stock_left", b"stock_left"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BookFacts: _TypeAlias = BookFacts  # noqa: Y015
 
 @_typing.final
 class MeetFacts(_message.Message):
@@ -370,22 +690,30 @@ class MeetFacts(_message.Message):
     START_MS_FIELD_NUMBER: _builtins.int
     END_MS_FIELD_NUMBER: _builtins.int
     ALREADY_THAT_DAY_FIELD_NUMBER: _builtins.int
+    ATTENDEES_FIELD_NUMBER: _builtins.int
+    RECURRING_FIELD_NUMBER: _builtins.int
     start_ms: _builtins.int
     """Milliseconds since the epoch."""
     end_ms: _builtins.int
     """Milliseconds since the epoch."""
     already_that_day: _builtins.int
     """Meetings agreed or reserved already on the local day of its start."""
+    attendees: _builtins.int
+    """People, both sides counted; 0 counts as 2."""
+    recurring: _builtins.bool
+    """True for a series."""
     def __init__(
         self,
         *,
         start_ms: _builtins.int = ...,
         end_ms: _builtins.int = ...,
         already_that_day: _builtins.int = ...,
+        attendees: _builtins.int = ...,
+        recurring: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_that_day", b"already_that_day", "end_ms", b"end_ms", "start_ms", b"start_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_that_day", b"already_that_day", "attendees", b"attendees", "end_ms", b"end_ms", "recurring", b"recurring", "start_ms", b"start_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -399,8 +727,11 @@ class DecideRequest(_message.Message):
 
     OWNER_FIELD_NUMBER: _builtins.int
     FACTS_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Owner's handle."""
+    session: _builtins.str
+    """The session whose layer counts too; empty for none."""
     @_builtins.property
     def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Facts]:
         """One decision for each, in order; at most 64."""
@@ -410,10 +741,11 @@ class DecideRequest(_message.Message):
         *,
         owner: _builtins.str = ...,
         facts: _abc.Iterable[Global___Facts] | None = ...,
+        session: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "owner", b"owner"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "owner", b"owner", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -458,6 +790,7 @@ class Decision(_message.Message):
     RULES_FIELD_NUMBER: _builtins.int
     OBLIGATIONS_FIELD_NUMBER: _builtins.int
     WORDS_FIELD_NUMBER: _builtins.int
+    LAYER_FIELD_NUMBER: _builtins.int
     outcome: Global___Outcome.ValueType
     """The answer."""
     policy_hash: _builtins.bytes
@@ -472,6 +805,8 @@ class Decision(_message.Message):
     """Cedar entities, as canonical JSON."""
     words: _builtins.str
     """For the owner only, in a sentence."""
+    layer: _builtins.str
+    """Whose answer this is: the first layer by authority, of a permit the last; empty for an error."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of the rules that made the answer, `layer/rule`; empty for a default."""
@@ -492,10 +827,11 @@ class Decision(_message.Message):
         rules: _abc.Iterable[_builtins.str] | None = ...,
         obligations: _abc.Iterable[_builtins.str] | None = ...,
         words: _builtins.str = ...,
+        layer: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "entities_json", b"entities_json", "obligations", b"obligations", "outcome", b"outcome", "policy_hash", b"policy_hash", "request_json", b"request_json", "rules", b"rules", "schema_hash", b"schema_hash", "words", b"words"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "entities_json", b"entities_json", "layer", b"layer", "obligations", b"obligations", "outcome", b"outcome", "policy_hash", b"policy_hash", "request_json", b"request_json", "rules", b"rules", "schema_hash", b"schema_hash", "words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -583,6 +919,7 @@ class ListAllowedWindowsRequest(_message.Message):
     NOW_MS_FIELD_NUMBER: _builtins.int
     VERIFIED_FIELD_NUMBER: _builtins.int
     AGREED_START_MS_FIELD_NUMBER: _builtins.int
+    ABOUT_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Owner's handle."""
     peer: _builtins.str
@@ -601,6 +938,10 @@ class ListAllowedWindowsRequest(_message.Message):
     def agreed_start_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Starts of meetings agreed or reserved in or around the range: they count against daily limits."""
 
+    @_builtins.property
+    def about(self) -> Global___Facts:
+        """What else is known (channel, door, attendees…); its peer, times and counts are not looked at."""
+
     def __init__(
         self,
         *,
@@ -612,10 +953,11 @@ class ListAllowedWindowsRequest(_message.Message):
         now_ms: _builtins.int = ...,
         verified: _builtins.bool = ...,
         agreed_start_ms: _abc.Iterable[_builtins.int] | None = ...,
+        about: Global___Facts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agreed_start_ms", b"agreed_start_ms", "duration_minutes", b"duration_minutes", "end_ms", b"end_ms", "now_ms", b"now_ms", "owner", b"owner", "peer", b"peer", "start_ms", b"start_ms", "verified", b"verified"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "agreed_start_ms", b"agreed_start_ms", "duration_minutes", b"duration_minutes", "end_ms", b"end_ms", "now_ms", b"now_ms", "owner", b"owner", "peer", b"peer", "start_ms", b"start_ms", "verified", b"verified"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

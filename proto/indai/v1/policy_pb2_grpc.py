@@ -40,6 +40,11 @@ class PolicyServiceStub:
                 request_serializer=indai_dot_v1_dot_policy__pb2.SetPolicyRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_policy__pb2.SetPolicyResponse.FromString,
                 _registered_method=True)
+        self.SetScope = channel.unary_unary(
+                '/indai.v1.PolicyService/SetScope',
+                request_serializer=indai_dot_v1_dot_policy__pb2.SetScopeRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_policy__pb2.SetScopeResponse.FromString,
+                _registered_method=True)
         self.CheckPolicy = channel.unary_unary(
                 '/indai.v1.PolicyService/CheckPolicy',
                 request_serializer=indai_dot_v1_dot_policy__pb2.CheckPolicyRequest.SerializeToString,
@@ -68,6 +73,13 @@ class PolicyServiceServicer:
 
     def SetPolicy(self, request, context):
         """Compiles and activates an owner's rules; the same text again is a no-op.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetScope(self, request, context):
+        """Sets the rules above all owners of a scope; what is active for each follows within a second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,6 +120,11 @@ def add_PolicyServiceServicer_to_server(servicer, server):
                     servicer.SetPolicy,
                     request_deserializer=indai_dot_v1_dot_policy__pb2.SetPolicyRequest.FromString,
                     response_serializer=indai_dot_v1_dot_policy__pb2.SetPolicyResponse.SerializeToString,
+            ),
+            'SetScope': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetScope,
+                    request_deserializer=indai_dot_v1_dot_policy__pb2.SetScopeRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_policy__pb2.SetScopeResponse.SerializeToString,
             ),
             'CheckPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckPolicy,
@@ -158,6 +175,33 @@ class PolicyService:
             '/indai.v1.PolicyService/SetPolicy',
             indai_dot_v1_dot_policy__pb2.SetPolicyRequest.SerializeToString,
             indai_dot_v1_dot_policy__pb2.SetPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetScope(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.PolicyService/SetScope',
+            indai_dot_v1_dot_policy__pb2.SetScopeRequest.SerializeToString,
+            indai_dot_v1_dot_policy__pb2.SetScopeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,8 @@ class PolicyServiceStub:
     def __new__(cls, channel: _aio.Channel) -> PolicyServiceAsyncStub: ...
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]
     """Compiles and activates an owner's rules; the same text again is a no-op."""
+    SetScope: _grpc.UnaryUnaryMultiCallable[_policy_pb2.SetScopeRequest, _policy_pb2.SetScopeResponse]
+    """Sets the rules above all owners of a scope; what is active for each follows within a second."""
     CheckPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.CheckPolicyRequest, _policy_pb2.CheckPolicyResponse]
     """Compiles without storing: every problem at once, or the rules in words."""
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]
@@ -51,6 +53,8 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     SetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.SetPolicyRequest, _policy_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Compiles and activates an owner's rules; the same text again is a no-op."""
+    SetScope: _aio.UnaryUnaryMultiCallable[_policy_pb2.SetScopeRequest, _policy_pb2.SetScopeResponse]  # type: ignore[assignment]
+    """Sets the rules above all owners of a scope; what is active for each follows within a second."""
     CheckPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.CheckPolicyRequest, _policy_pb2.CheckPolicyResponse]  # type: ignore[assignment]
     """Compiles without storing: every problem at once, or the rules in words."""
     GetPolicy: _aio.UnaryUnaryMultiCallable[_policy_pb2.GetPolicyRequest, _policy_pb2.GetPolicyResponse]  # type: ignore[assignment]
@@ -70,6 +74,14 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_policy_pb2.SetPolicyResponse, _abc.Awaitable[_policy_pb2.SetPolicyResponse]]:
         """Compiles and activates an owner's rules; the same text again is a no-op."""
+
+    @_abc_1.abstractmethod
+    def SetScope(
+        self,
+        request: _policy_pb2.SetScopeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_policy_pb2.SetScopeResponse, _abc.Awaitable[_policy_pb2.SetScopeResponse]]:
+        """Sets the rules above all owners of a scope; what is active for each follows within a second."""
 
     @_abc_1.abstractmethod
     def CheckPolicy(

@@ -19,9 +19,9 @@ from datetime import datetime
 from indai.client.decisions import Outcome
 from indai.policy.compiled import CompiledPolicy, decide_many
 from indai.policy.explain import explain
-from indai.policy.facts import MeetFacts
-from indai.policy.language import Report, one_of
+from indai.policy.facts import Facts
 from indai.policy.localtime import MINUTE_MS, zone_of
+from indai.policy.report import Report, one_of
 from indai.policy.source import Items, Text, Tree, read
 from indai.policy.values import Problem, parse_duration
 
@@ -36,7 +36,7 @@ class Case:
     """One expectation. `rule`: id of an owner's rule that must be among those that decided, or ""."""
 
     name: str
-    facts: MeetFacts
+    facts: Facts
     expect: Outcome
     rule: str = ""
 
@@ -93,7 +93,7 @@ def _case(report: Report, tree: Tree, number: int, now: int | None, instant: Cal
     stated_now = report.value(found.get("now"), f"{path}.now", instant, now)
     if stated_now is None:
         report.add(tree.line, f"{path}.now", "missing; write `now: 2026-11-23T09:00` once at the top")
-    facts = MeetFacts(
+    facts = Facts(
         peer=_plain(found.get("with")),
         start_ms=start,
         end_ms=start + length * MINUTE_MS,

@@ -1,4 +1,4 @@
-"""From rules to Cedar: the schema, and the GRANT and ASK texts of a layer (https://docs.cedarpolicy.com).
+"""From rules to Cedar: the schema, and the GRANT, ASK and ADVISE texts of a layer (https://docs.cedarpolicy.com).
 
 Times travel as ms and are compared in the form `start <= end - duration`: what overflows is an evaluation
 error, and an error refuses. A condition that is not set produces no text, so an unrestricted rule stays
@@ -11,36 +11,41 @@ import json
 from collections.abc import Iterable, Sequence
 
 from indai.client.decisions import Layer
+from indai.policy.fields import FIELDS
+from indai.policy.kinds import schema
 from indai.policy.localtime import MINUTE_MS
 from indai.policy.rules import ANYONE, VERIFIED, Effect, Rule, Rules
 
-SCHEMA = """\
-// Facts that the host states about one meeting; see docs/policy-language.md.
+SCHEMA = schema(
+    {
+        "start_ms": "Long",
+        "end_ms": "Long",
+        "now_ms": "Long",
+        "first": "Day",
+        "last": "Day",
+        "weekdays": "Set<String>",
+        "between": "Set<String>",
+        "already_that_day": "Long",
+    },
+    """\
+// Facts that the host states about one intent; see docs/policy-language.md.
 entity Circle;
 entity Peer in [Circle] { handle: String, verified: Bool };
 entity Agent;
-// What the meeting touches of one local day of the owner: minutes since midnight, `end` at most 1440.
+// What is touched of one local day of the owner: minutes since midnight, `end` at most 1440. In a context:
+// the first and the last local day touched (the same for most), weekdays of all, and of those in between.
 type Day = { weekday: String, start: Long, end: Long };
-action meet appliesTo {
-  principal: Peer,
-  resource: Agent,
-  context: {
-    start_ms: Long, end_ms: Long, now_ms: Long,
-    // The first and the last local day touched (the same for most), weekdays of all, and of those in between.
-    first: Day, last: Day, weekdays: Set<String>, between: Set<String>,
-    // Meetings agreed already on the local day of the start.
-    already_that_day: Long,
-    channel: String, outgoing: Bool,
-  },
-};
-"""
+""",
+)
 
 
 def compile_layer(name: str, rules: Rules) -> Layer:
-    """The layer's two texts; rule ids become `<name>/<id>`, circles `Circle::"<name>/<circle>"`."""
-    grant = [_policy(name, rule) for rule in rules.rules if rule.effect is not Effect.ASK]
-    ask = [_policy(name, rule) for rule in rules.rules if rule.effect is Effect.ASK]
-    return Layer(name, "\n".join(grant), "\n".join(ask), rules.unmatched)
+    """The layer's texts; rule ids become `<name>/<id>`, circles `Circle::"<name>/<circle>"`."""
+    texts: dict[Effect, list[str]] = {effect: [] for effect in Effect}
+    for rule in rules.every:
+        texts[Effect.ALLOW if rule.effect is Effect.DENY else rule.effect].append(_policy(name, rule))
+    grant, ask, advise = ("\n".join(texts[one]) for one in (Effect.ALLOW, Effect.ASK, Effect.ADVISE))
+    return Layer(name, grant, ask, rules.unmatched, advise)
 
 
 def circle_id(layer: str, circle: str) -> str:
@@ -55,7 +60,12 @@ def _policy(layer: str, rule: Rule) -> str:
     conditions = [condition for condition in _conditions(layer, rule) if condition]
     body = " &&\n  ".join(conditions)
     when = f" when {{\n  {body}\n}}" if conditions else ""
-    return f'{head}\n{effect} (principal, action == Action::"meet", resource){when};\n'
+    return f"{head}\n{effect} (principal, {_action(rule.kinds)}, resource){when};\n"
+
+
+def _action(kinds: Sequence[str]) -> str:
+    named = [f"Action::{_string(kind)}" for kind in kinds]
+    return f"action == {named[0]}" if len(named) == 1 else f"action in [{', '.join(named)}]"
 
 
 def _conditions(layer: str, rule: Rule) -> Iterable[str]:
@@ -64,12 +74,14 @@ def _conditions(layer: str, rule: Rule) -> Iterable[str]:
     yield _at_most("context.start_ms", "context.end_ms", rule.duration.max)
     yield _at_least("context.now_ms", "context.start_ms", rule.notice.min)
     yield _at_most("context.now_ms", "context.start_ms", rule.notice.max)
-    if rule.effect is Effect.ALLOW:
+    if rule.effect in (Effect.ALLOW, Effect.ADVISE):
         yield f"{_set(rule.weekdays)}.containsAll(context.weekdays)" if rule.weekdays else ""
         yield _inside(rule)
     else:
         yield _touching(rule)
     yield f"context.already_that_day < {rule.daily_limit}" if rule.daily_limit is not None else ""
+    for name, value in rule.where.items():
+        yield FIELDS[name].notation.cedar(value)
 
 
 def _peers(layer: str, peers: Sequence[str]) -> str:

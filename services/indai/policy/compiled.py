@@ -1,22 +1,26 @@
-"""A compiled policy: the platform's layer and the owner's, with the schema, as one immutable version that
-decides.
+"""A compiled policy: the layers above and below the owner's and their own, with the schema, as one immutable
+version that decides.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import cedarpy
-from indai.client.decisions import Evaluation, Layer, engine_version, evaluate_many, policy_hash
+from indai.client.decisions import Evaluation, Layer, engine_version, evaluate_parsed, policy_hash
+from indai.client.decisions import canonical_json as canonical
 from indai.policy.cedar import SCHEMA, compile_layer
-from indai.policy.facts import MeetFacts, entities_json, request_json
+from indai.policy.facts import Facts, entities_json, request_of
 from indai.policy.language import parse
 from indai.policy.rules import Rules
 from indai.protocol.errors import InvalidInput, Reason
 
 PLATFORM, OWNER = "platform", "owner"
+# In order of authority. `platform` is built in; the two below it are set for everyone under them.
+LAYERS = (PLATFORM, "operator", "organisation", OWNER, "agent", "session")
 
 # The layer above every owner: what no rule of theirs can widen. In the owner's own language, so that it is
 # compiled, combined and explained like theirs.
@@ -30,6 +34,28 @@ rules:
     with: anyone
     duration: { min: 1m, max: 24h }
     notice: { min: 0m, max: 366d }
+  - id: possible-sharing
+    say: "Sharing for at most ten years"
+    allow: share
+    with: anyone
+    retention: { max: 3660d }
+  - id: possible-dealings
+    say: "Questions and payments"
+    allow: [ask, pay]
+    with: anyone
+  - id: possible-bookings
+    say: "Bookings of at least one unit"
+    allow: book
+    with: anyone
+    quantity: { min: 1 }
+  - id: no-loops
+    say: "Never what went through more than 8 agents"
+    deny: anything
+    hops: { min: 9 }
+  - id: no-chains
+    say: "Never what comes through more than 4 sub-agents"
+    deny: anything
+    depth: { min: 5 }
 """
 
 
@@ -37,8 +63,8 @@ rules:
 class CompiledPolicy:
     """One version. `rules` and `layers` by authority, highest first; hashes are 32 bytes (SHA-256).
 
-    `engine`: what compiled and decides, e.g. `cedarpy 4.12.2`. `time_zone`: the owner's, in which all days
-    are local.
+    `source`: the owner's text; `others`: those of the other layers that were set, by name. `engine`: what
+    compiled and decides, e.g. `cedarpy 4.12.2`. `time_zone`: the owner's, in which all days are local.
     """
 
     source: str
@@ -48,6 +74,7 @@ class CompiledPolicy:
     policy_hash: bytes
     schema_hash: bytes
     engine: str
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def time_zone(self) -> str:
@@ -60,62 +87,75 @@ class Decided:
     them.
     """
 
-    facts: MeetFacts
+    facts: Facts
     request: str
     entities: str
     evaluation: Evaluation
 
 
-def compile_policy(source: str) -> CompiledPolicy:
-    """Read, compile and validate an owner's YAML. Raises InvalidInput(INVALID_POLICY) with all problems in
-    `fields`.
+def compile_policy(source: str, others: Mapping[str, str] | None = None) -> CompiledPolicy:
+    """Read, compile and validate an owner's YAML, and that of other layers (by name). Raises
+    InvalidInput(INVALID_POLICY) with all problems in `fields`.
     """
-    return compile_rules(source, parse(source))
+    owner = parse(source)
+    return compile_rules(source, owner, dict(others or {}))
 
 
-def compile_rules(source: str, owner: Rules) -> CompiledPolicy:
-    """Compile rules that were read before."""
-    rules = {PLATFORM: parse(PLATFORM_YAML), OWNER: owner}
+def compile_rules(source: str, owner: Rules, others: Mapping[str, str] | None = None) -> CompiledPolicy:
+    """Compile an owner's rules that were read before."""
+    texts = {name: text for name, text in (others or {}).items() if text}
+    known = {PLATFORM: _platform(), OWNER: owner} | {name: parse(text, name) for name, text in texts.items()}
+    rules = {name: known[name] for name in LAYERS if name in known}
     layers = tuple(compile_layer(name, layer) for name, layer in rules.items())
     _validate(layers)
-    time_zone = rules[OWNER].time_zone
     return CompiledPolicy(
         source=source,
         rules=rules,
         layers=layers,
         schema=SCHEMA,
-        policy_hash=policy_hash(layers, SCHEMA, time_zone, source),
+        policy_hash=policy_hash(layers, SCHEMA, owner.time_zone, source, texts),
         schema_hash=hashlib.sha256(SCHEMA.encode()).digest(),
         engine=engine_version() or "",
+        others=texts,
     )
 
 
-def decide(policy: CompiledPolicy, owner: str, facts: MeetFacts) -> Decided:
-    """Take one decision, about 0.1 ms. Raises InvalidInput(INVALID_ARGUMENT) for times that are no times."""
+def decide(policy: CompiledPolicy, owner: str, facts: Facts) -> Decided:
+    """Take one decision, about 0.1 ms. Raises InvalidInput(INVALID_ARGUMENT) for facts that are none."""
     return decide_many(policy, owner, [facts])[0]
 
 
-def decide_many(policy: CompiledPolicy, owner: str, facts: Sequence[MeetFacts]) -> list[Decided]:
+def decide_many(policy: CompiledPolicy, owner: str, facts: Sequence[Facts]) -> list[Decided]:
     """Take several decisions, in order; each distinct peer's entities are derived and parsed once."""
     decided: dict[int, Decided] = {}
     for peer in dict.fromkeys((fact.peer, fact.verified) for fact in facts):
         entities = entities_json(*peer, policy.rules)
+        relationship = policy.rules[OWNER].relationship(peer[0])
         places = [place for place, fact in enumerate(facts) if (fact.peer, fact.verified) == peer]
-        requests = [request_json(owner, facts[place], policy.time_zone) for place in places]
-        evaluations = evaluate_many(policy.layers, policy.schema, requests, entities)
+        requests = [request_of(owner, facts[place], policy.time_zone, relationship) for place in places]
+        evaluations = evaluate_parsed(policy.layers, policy.schema, requests, entities)
         for place, request, evaluation in zip(places, requests, evaluations, strict=True):
-            decided[place] = Decided(facts[place], request, entities, evaluation)
+            decided[place] = Decided(facts[place], canonical(request), entities, evaluation)
     return [decided[place] for place in range(len(facts))]
+
+
+@lru_cache(maxsize=1)
+def _platform() -> Rules:
+    return parse(PLATFORM_YAML, PLATFORM)
+
+
+@lru_cache(maxsize=1)
+def _schema() -> cedarpy.Schema:
+    return cedarpy.Schema.from_str(SCHEMA)
 
 
 def _validate(layers: Sequence[Layer]) -> None:
     """Cedar's own type checker over every text: what passes it cannot err on a valid request, but for
     overflow.
     """
-    schema = cedarpy.Schema.from_str(SCHEMA)
     for layer in layers:
-        for text in (layer.grant, layer.ask):
-            result = cedarpy.validate_policies(text, schema)
+        for text in (layer.grant, layer.ask, layer.advise):
+            result = cedarpy.validate_policies(text, _schema())
             if not result.validation_passed:
                 first = result.errors[0].error if result.errors else "no reason given"
                 raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Decisions and rules in words, for the owner only: a peer never learns which rule refused it.
+"""Decisions in words, for the owner only: a peer never learns which rule refused it.
 
 The words are derived after the decision and have no part in it.
 """
@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 
 from indai.client.decisions import Outcome
 from indai.policy.compiled import OWNER, CompiledPolicy, Decided
-from indai.policy.facts import MeetFacts
+from indai.policy.facts import Facts
+from indai.policy.fields import FIELDS
+from indai.policy.kinds import MEET, NOUNS, Value
 from indai.policy.localtime import DAY_MS, MINUTE_MS, LocalDay, touched_days, zone_of
-from indai.policy.rules import ANYONE, VERIFIED, Effect, Limits, Rule, Rules
-from indai.policy.values import WEEKDAYS, clock, duration, spoken
+from indai.policy.money import spoken_amount
+from indai.policy.rules import Effect, Limits, Rule, Rules
+from indai.policy.sentences import DAY_NAMES, MAX_LISTED, describe, spoken_days, spoken_peers
+from indai.policy.values import clock, duration, spoken
 
-_NAMES = dict(zip(WEEKDAYS, ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), strict=True))
+_COVERING = (Effect.ALLOW, Effect.ASK)
+_A_KIND = {
+    "meet": "a meeting",
+    "share": "sharing",
+    "ask": "a question",
+    "pay": "a payment",
+    "book": "a booking",
+}
 _STRANGER = 100  # a rule for other people is farther away than one that is about this peer and fails else
-_MAX_LISTED = 4
 
 
 def explain(policy: CompiledPolicy, decided: Decided) -> str:
@@ -28,7 +37,7 @@ def explain(policy: CompiledPolicy, decided: Decided) -> str:
         return f"Refused: the request could not be evaluated ({evaluation.errors[0]})."
     made_by = _owners_first(policy, evaluation.rules)
     if made_by:
-        words = " and ".join(f"'{rule.id}' ({describe(rule)})" for rule in made_by[:_MAX_LISTED])
+        words = " and ".join(f"'{rule.id}' ({describe(rule)})" for rule in made_by[:MAX_LISTED])
         verb = {
             Outcome.PERMIT: "Permitted by",
             Outcome.ASK: "Asks you, because of",
@@ -38,28 +47,10 @@ def explain(policy: CompiledPolicy, decided: Decided) -> str:
     return _default_words(policy, decided)
 
 
-def describe(rule: Rule) -> str:
-    """The rule in words: the owner's own, or generated from its conditions."""
-    if rule.say:
-        return rule.say
-    what = " ".join(["meetings", *_spoken_limits(rule.duration, "of"), _spoken_peers(rule)])
-    days = [_spoken_days(rule.weekdays)] if rule.weekdays else []
-    when = [" ".join([*days, " and ".join(str(hours) for hours in rule.hours)]).strip()]
-    notice = [f"{words} ahead" for words in _spoken_limits(rule.notice, "")]
-    limit = [f"at most {rule.daily_limit} a day"] if rule.daily_limit is not None else []
-    return ", ".join([what, *filter(None, when), *notice, *limit, *_spoken_obligations(rule.obligations)])
-
-
-def sentence(rule: Rule) -> str:
-    """The rule as a line of a list: what it does, and to what."""
-    verb = {Effect.ALLOW: "Allow", Effect.ASK: "Ask me about", Effect.DENY: "Never"}[rule.effect]
-    return f"{rule.id}: {rule.say}" if rule.say else f"{rule.id}: {verb} {describe(rule)}"
-
-
 def _owners_first(policy: CompiledPolicy, ids: Sequence[str]) -> list[Rule]:
     """The rules behind the ids. On a permit the platform permits too, and says nothing new."""
     by_layer = {
-        name: [rule for rule in rules.rules if f"{name}/{rule.id}" in ids]
+        name: [rule for rule in rules.every if f"{name}/{rule.id}" in ids]
         for name, rules in policy.rules.items()
     }
     return by_layer[OWNER] or [rule for rules in by_layer.values() for rule in rules]
@@ -68,52 +59,51 @@ def _owners_first(policy: CompiledPolicy, ids: Sequence[str]) -> list[Rule]:
 def _default_words(policy: CompiledPolicy, decided: Decided) -> str:
     facts = decided.facts
     days = touched_days(zone_of(policy.time_zone), facts.start_ms, facts.end_ms)
-    name, rules = _defaulting(policy, facts, days, decided.evaluation.outcome)
+    name = decided.evaluation.layer or OWNER
+    rules = policy.rules[name]
     whose = "" if name == OWNER else f" of the {name}"
     verb = "Asks you" if decided.evaluation.outcome is Outcome.ASK else "Refused"
-    what = f"{verb}: no rule{whose} covers {_spoken_meeting(facts, days)}"
+    what = f"{verb}: no rule{whose} covers {_spoken_facts(facts, days)}"
     closest = min(
-        (rule for rule in rules.rules if rule.effect is not Effect.DENY),
+        (rule for rule in rules.every if rule.effect in _COVERING and facts.kind in rule.kinds),
         key=lambda rule: _distance(rules, rule, facts, days),
         default=None,
     )
     if closest is None:
-        return f"{what}; there is no rule that allows a meeting."
+        return f"{what}; there is no rule that allows {_A_KIND[facts.kind]}."
     wanted = " and ".join(text for _, text in _failures(rules, closest, facts, days))
     return f"{what}; the closest rule, '{closest.id}', {wanted}."
 
 
-def _defaulting(
-    policy: CompiledPolicy, facts: MeetFacts, days: Sequence[LocalDay], outcome: Outcome
-) -> tuple[str, Rules]:
-    """The first layer whose default this is."""
-    for name, rules in policy.rules.items():
-        covering = [rule for rule in rules.rules if rule.effect is not Effect.DENY]
-        if rules.unmatched is outcome and all(_distance(rules, rule, facts, days) for rule in covering):
-            return name, rules
-    return OWNER, policy.rules[OWNER]
-
-
-def _distance(rules: Rules, rule: Rule, facts: MeetFacts, days: Sequence[LocalDay]) -> int:
+def _distance(rules: Rules, rule: Rule, facts: Facts, days: Sequence[LocalDay]) -> int:
     return sum(weight for weight, _ in _failures(rules, rule, facts, days))
 
 
-def _failures(
-    rules: Rules, rule: Rule, facts: MeetFacts, days: Sequence[LocalDay]
-) -> Iterator[tuple[int, str]]:
-    """Every condition that the meeting does not meet: (how far it is off, what the rule wants)."""
+def _failures(rules: Rules, rule: Rule, facts: Facts, days: Sequence[LocalDay]) -> Iterator[tuple[int, str]]:
+    """Every condition that the facts do not meet: (how far they are off, what the rule wants)."""
     if not rules.concerns(rule, facts.peer, facts.verified):
-        yield _STRANGER, f"is {_spoken_peers(rule).replace('with', 'about')}"
+        yield _STRANGER, f"is {spoken_peers(rule).replace('with', 'about')}"
     for text in _outside(rule.duration, facts.end_ms - facts.start_ms):
-        yield 1, f"wants meetings of {text}"
+        yield 1, f"wants {NOUNS[facts.kind]} of {text}"
     if rule.weekdays and not _any_or_all(rule, [day.weekday in rule.weekdays for day in days]):
-        yield 1, f"wants {_spoken_days(rule.weekdays)}"
+        yield 1, f"wants {spoken_days(rule.weekdays)}"
     if rule.hours and not _any_or_all(rule, [_within(rule, day) for day in days]):
         yield 1, f"wants {' or '.join(str(hours) for hours in rule.hours)}"
     for text in _outside(rule.notice, facts.start_ms - facts.now_ms):
         yield 1, f"wants {text} ahead"
     if rule.daily_limit is not None and facts.already_that_day >= rule.daily_limit:
-        yield 1, f"allows {rule.daily_limit} meetings a day, and {facts.already_that_day} are agreed"
+        known = f"allows {rule.daily_limit} {NOUNS[facts.kind]} a day"
+        yield 1, f"{known}, and {facts.already_that_day} are agreed"
+    if rule.where:
+        values = facts.values(rules.relationship(facts.peer))
+        yield from _unmet(rule, values)
+
+
+def _unmet(rule: Rule, values: Mapping[str, Value]) -> Iterator[tuple[int, str]]:
+    for name, value in rule.where.items():
+        notation = FIELDS[name].notation
+        if not notation.holds(value, values):
+            yield 1, f"is about what is {notation.words(value)}"
 
 
 def _any_or_all(rule: Rule, met: Sequence[bool]) -> bool:
@@ -133,47 +123,26 @@ def _outside(limits: Limits, span_ms: int) -> Iterator[str]:
         yield f"up to {spoken(limits.max)}"
 
 
-def _spoken_limits(limits: Limits, before: str) -> list[str]:
-    low, high = limits.min or 0, limits.max
-    if low and high is not None:
-        words = f"{spoken(low)} to {spoken(high)}"
-    elif high is not None:
-        words = f"up to {spoken(high)}"
-    elif low:
-        words = f"at least {spoken(low)}"
+def _spoken_facts(facts: Facts, days: Sequence[LocalDay]) -> str:
+    whom = facts.peer or "an anonymous visitor"
+    if facts.kind == MEET:
+        length = duration(max(0, facts.end_ms - facts.start_ms) // MINUTE_MS)
+        return f"a meeting of {length} with {whom} on {_spoken_time(days)}"
+    details = facts.details
+    if facts.kind in ("pay", "book"):
+        money = spoken_amount(int(details["amount_minor"]), str(details["currency"]))  # type: ignore[arg-type]
+        thing = (
+            f"a payment of {money}" if facts.kind == "pay" else f"a booking of {details['sku']} for {money}"
+        )
     else:
-        return []
-    return [f"{before} {words}".strip()]
+        thing = (
+            f"sharing {details['item']}" if facts.kind == "share" else f"a question about {details['topic']}"
+        )
+    return f"{thing} with {whom} on {_spoken_time(days)}"
 
 
-def _spoken_peers(rule: Rule) -> str:
-    if ANYONE in rule.peers:
-        return "with anyone"
-    shown = ["verified peers" if peer == VERIFIED else peer for peer in rule.peers[:_MAX_LISTED]]
-    more = [f"{len(rule.peers) - _MAX_LISTED} more"] if len(rule.peers) > _MAX_LISTED else []
-    return f"with {' or '.join([*shown, *more])}"
-
-
-def _spoken_days(weekdays: Sequence[str]) -> str:
-    """`Mon to Fri`, `Mon, Wed and Thu`: runs of three or more days as a span."""
-    numbered = enumerate(WEEKDAYS.index(day) for day in weekdays)
-    runs = [[day for _, day in run] for _, run in groupby(numbered, key=lambda pair: pair[1] - pair[0])]
-    words: list[str] = []
-    for run in runs:
-        names = [_NAMES[WEEKDAYS[day]] for day in run]
-        words += [f"{names[0]} to {names[-1]}"] if len(names) > 2 else names
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def _spoken_obligations(obligations: Mapping[str, str]) -> list[str]:
-    words = {"buffer": "with {} free around", "title_prefix": "titled '{} …'"}
-    return [words[name].format(value.strip()) for name, value in obligations.items()]
-
-
-def _spoken_meeting(facts: MeetFacts, days: Sequence[LocalDay]) -> str:
+def _spoken_time(days: Sequence[LocalDay]) -> str:
     first, last = days[0], days[-1]
     date = datetime.fromtimestamp(first.number * DAY_MS // 1000, UTC)
-    until = clock(last.end) if len(days) == 1 else f"{clock(last.end)} on {_NAMES[last.weekday]}"
-    when = f"{_NAMES[first.weekday]} {date.day} {date:%b %Y} {clock(first.start)} to {until}"
-    length = duration(max(0, facts.end_ms - facts.start_ms) // MINUTE_MS)
-    return f"a meeting of {length} with {facts.peer or 'an anonymous visitor'} on {when}"
+    until = clock(last.end) if len(days) == 1 else f"{clock(last.end)} on {DAY_NAMES[last.weekday]}"
+    return f"{DAY_NAMES[first.weekday]} {date.day} {date:%b %Y} {clock(first.start)} to {until}"

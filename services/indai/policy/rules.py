@@ -4,63 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from functools import cached_property
 
 from indai.client.decisions import Outcome
+from indai.policy.conditions import Limits
 from indai.policy.peers import matches
-from indai.policy.values import Hours
+from indai.policy.rule import ANYONE, VERIFIED, Effect, Rule
+from indai.policy.sections import Section
 
-ANYONE, VERIFIED = "anyone", "verified"
-
-
-class Effect(StrEnum):
-    """What a rule does with the requests it matches."""
-
-    ALLOW = "allow"
-    ASK = "ask"
-    DENY = "deny"
+__all__ = ["ANYONE", "VERIFIED", "Effect", "Limits", "Rule", "Rules"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Minutes, both ends included; None is no limit."""
-
-    min: int | None = None
-    max: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule. A condition that is not set matches everything.
-
-    `peers`: circle names, handles, handle patterns, ANYONE or VERIFIED: any of them. `hours` and `weekdays`
-    are local to the owner: an ALLOW rule covers a meeting that lies wholly inside, ASK and DENY match one
-    that touches them. `daily_limit`: matches while fewer meetings than this are agreed on the local day of
-    the start.
-    """
-
-    id: str
-    effect: Effect
-    peers: tuple[str, ...] = (ANYONE,)
-    say: str = ""
-    duration: Limits = Limits()
-    notice: Limits = Limits()
-    hours: tuple[Hours, ...] = ()
-    weekdays: tuple[str, ...] = ()
-    daily_limit: int | None = None
-    obligations: Mapping[str, str] = field(default_factory=dict)
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rules:
-    """A whole policy. `circles`: name -> handles and handle patterns."""
+    """A whole policy. `circles`, `relationships`: name -> handles and handle patterns. `rules` are those
+    written as rules; `sections` are written shorter and mean rules too; `every` is all of them.
+    """
 
     time_zone: str
     rules: tuple[Rule, ...]
     circles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmatched: Outcome = Outcome.REFUSE
     language: str = ""
+    relationships: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    currency: str = ""
+    sections: tuple[Section, ...] = ()
+
+    @cached_property
+    def every(self) -> tuple[Rule, ...]:
+        """The rules, those of the sections after those that are written as rules."""
+        return (*self.rules, *(rule for section in self.sections for rule in section.rules()))
 
     def concerns(self, rule: Rule, peer: str, verified: bool) -> bool:
         """Whether one of the rule's terms names this peer."""
@@ -69,3 +42,10 @@ class Rules:
         return any(
             matches(pattern, peer) for term in rule.peers for pattern in self.circles.get(term, (term,))
         )
+
+    def relationship(self, peer: str) -> str:
+        """What the peer is to the owner, by the first list that names them; "" if none does."""
+        for name, patterns in self.relationships.items():
+            if any(matches(pattern, peer) for pattern in patterns):
+                return name
+        return ""

@@ -9,20 +9,40 @@ from collections.abc import Callable
 import asyncpg
 import grpc
 from indai.client.decisions import Outcome
-from indai.policy.compiled import OWNER, CompiledPolicy, Decided, compile_policy, decide_many
-from indai.policy.explain import explain, sentence
-from indai.policy.facts import MeetFacts
-from indai.policy.store import StoredVersion, activate, active_hash, read_version
+from indai.policy.compiled import (
+    LAYERS,
+    OWNER,
+    CompiledPolicy,
+    Decided,
+    cautious_policy,
+    compile_policy,
+    decide_many,
+)
+from indai.policy.explain import explain
+from indai.policy.sentences import sentences
+from indai.policy.store import (
+    EVERYONE,
+    State,
+    StoredVersion,
+    activate,
+    active_state,
+    authority_of,
+    read_layers,
+    read_version,
+    set_layer,
+)
 from indai.policy.values import MINUTES_PER_DAY
 from indai.policy.windows import WindowFacts, allowed_windows
+from indai.policy.wire import about_from, facts_from, handle_of
 from indai.protocol.errors import InvalidInput, NotFound, Reason
-from indai.protocol.handles import Handle
 from indai.protocol.quoting import quoted
 from indai.v1 import policy_pb2 as pb
 from indai.v1 import policy_pb2_grpc
 
 MAX_FACTS = 64
 LEASE_S = 1.0
+NOBODY = cautious_policy("UTC")
+_MAX_SESSION = 100
 _MARGIN_S = 0.05
 _MAX_CACHED = 1024
 _MINUTE_MS = 60_000
@@ -45,29 +65,57 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
     def __init__(self, pool: asyncpg.Pool, clock: Callable[[], int]) -> None:
         self._pool = pool
         self._clock = clock
-        # By (owner, hash), least recently used first. A hash names its content, so nothing here grows stale.
-        self._compiled: OrderedDict[tuple[str, bytes], CompiledPolicy] = OrderedDict()
-        # By owner: the active version's hash, and until when (loop time, s) it counts without a look.
-        self._leases: dict[str, tuple[bytes, float]] = {}
+        # By owner, hash, session and state of the other layers, least recently used first: the key names its
+        # content, so nothing here grows stale.
+        self._compiled: OrderedDict[tuple[str, bytes, str, str], CompiledPolicy] = OrderedDict()
+        # By owner and session: what is active, and until when (loop time, s) it counts without a look.
+        self._leases: dict[tuple[str, str], tuple[State, float]] = {}
 
     async def SetPolicy(
         self,
         request: pb.SetPolicyRequest,
         context: grpc.aio.ServicerContext[pb.SetPolicyRequest, pb.SetPolicyResponse],
     ) -> pb.SetPolicyResponse:
-        """Compile, store, activate."""
-        owner = _handle(request.owner, "owner")
-        policy = await asyncio.to_thread(compile_policy, request.yaml)
-        replaced = await active_hash(self._pool, owner)
-        changed = await activate(self._pool, owner, policy, self._clock())
-        self._leases.pop(owner, None)
-        self._keep(owner, policy)
+        """Compile, store, activate: the owner's rules, or one of the layers below them."""
+        owner = handle_of(request.owner, "owner")
+        _check_layer(request.layer, request.session)
+        others = await read_layers(self._pool, owner, request.session)
+        replaced = (await active_state(self._pool, owner, request.session)).policy_hash
+        now = self._clock()
+        if request.layer in ("", OWNER):
+            policy = await asyncio.to_thread(compile_policy, request.yaml, others)
+            changed = await activate(self._pool, owner, policy, now)
+        else:
+            source = (await self._read(owner, b"")).source
+            others[request.layer] = request.yaml
+            policy = await asyncio.to_thread(compile_policy, source, others)
+            changed = await set_layer(
+                self._pool, owner, request.layer, request.yaml, now, session=request.session
+            )
+            await activate(self._pool, owner, policy, now, active=not request.session)
+        self._leases.pop((owner, request.session), None)
         if changed and replaced is not None:
             # Other replicas may decide under the version before until their lease ends.
             await asyncio.sleep(LEASE_S + _MARGIN_S)
-        return pb.SetPolicyResponse(
-            version=_version(await self._read(owner, policy.policy_hash)), changed=changed
-        )
+        stored = await self._read(owner, policy.policy_hash)
+        return pb.SetPolicyResponse(version=_version(stored), changed=changed)
+
+    async def SetScope(
+        self,
+        request: pb.SetScopeRequest,
+        context: grpc.aio.ServicerContext[pb.SetScopeRequest, pb.SetScopeResponse],
+    ) -> pb.SetScopeResponse:
+        """Rules above everyone's, or above those of an authority."""
+        everyone = request.scope == EVERYONE
+        scope = EVERYONE if everyone else authority_of(handle_of(f"{request.scope}/any-name", "scope"))
+        layer = "operator" if everyone else "organisation"
+        if request.yaml:
+            await asyncio.to_thread(compile_policy, NOBODY, {layer: request.yaml})
+        changed = await set_layer(self._pool, scope, layer, request.yaml, self._clock())
+        self._leases.clear()
+        if changed:
+            await asyncio.sleep(LEASE_S + _MARGIN_S)
+        return pb.SetScopeResponse(changed=changed)
 
     async def CheckPolicy(
         self,
@@ -76,12 +124,12 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
     ) -> pb.CheckPolicyResponse:
         """Every problem, or the rules in words."""
         try:
-            policy = await asyncio.to_thread(compile_policy, request.yaml)
+            policy = await asyncio.to_thread(_compile_for, request.layer or OWNER, request.yaml)
         except InvalidInput as error:
             fields = error.fields or {"yaml": str(error)}
             problems = [pb.PolicyProblem(field=path, description=text) for path, text in fields.items()]
             return pb.CheckPolicyResponse(problems=problems)
-        return pb.CheckPolicyResponse(rules=[sentence(rule) for rule in policy.rules[OWNER].rules])
+        return pb.CheckPolicyResponse(rules=sentences(policy.rules[request.layer or OWNER]))
 
     async def GetPolicy(
         self,
@@ -89,7 +137,11 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         context: grpc.aio.ServicerContext[pb.GetPolicyRequest, pb.GetPolicyResponse],
     ) -> pb.GetPolicyResponse:
         """The active version, or the one with the hash."""
-        version = await self._read(_handle(request.owner, "owner"), request.policy_hash)
+        owner = handle_of(request.owner, "owner")
+        found = request.policy_hash
+        if request.session and not found:
+            found = (await self._active(owner, request.session)).policy_hash
+        version = await self._read(owner, found)
         return pb.GetPolicyResponse(version=_version(version))
 
     async def Decide(
@@ -98,11 +150,11 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         context: grpc.aio.ServicerContext[pb.DecideRequest, pb.DecideResponse],
     ) -> pb.DecideResponse:
         """One decision for each of the facts, under the version active now."""
-        owner = _handle(request.owner, "owner")
+        owner = handle_of(request.owner, "owner")
         if len(request.facts) > MAX_FACTS:
             raise InvalidInput(Reason.TOO_LARGE, f"At most {MAX_FACTS} facts are decided in one call.")
-        facts = [_facts(one, f"facts[{place}]") for place, one in enumerate(request.facts)]
-        policy = await self._active(owner)
+        facts = [facts_from(one, f"facts[{place}]") for place, one in enumerate(request.facts)]
+        policy = await self._active(owner, request.session)
         return pb.DecideResponse(
             decisions=[_decision(policy, decided) for decided in decide_many(policy, owner, facts)]
         )
@@ -113,7 +165,7 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         context: grpc.aio.ServicerContext[pb.ListAllowedWindowsRequest, pb.ListAllowedWindowsResponse],
     ) -> pb.ListAllowedWindowsResponse:
         """Spans for proposals."""
-        owner = _handle(request.owner, "owner")
+        owner = handle_of(request.owner, "owner")
         if not 0 < request.duration_minutes <= MINUTES_PER_DAY:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT,
@@ -121,13 +173,14 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
                 fields={"duration_minutes": "must be 1 to 1440"},
             )
         facts = WindowFacts(
-            peer=_handle(request.peer, "peer") if request.peer else "",
+            peer=handle_of(request.peer, "peer") if request.peer else "",
             duration_ms=request.duration_minutes * _MINUTE_MS,
             start_ms=request.start_ms,
             end_ms=request.end_ms,
             now_ms=request.now_ms,
             verified=request.verified,
             agreed_ms=request.agreed_start_ms,
+            about=about_from(request.about),
         )
         policy = await self._active(owner)
         # Some 40 us for the days of a usual request: less than the way to a thread and back.
@@ -146,30 +199,33 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
             ]
         )
 
-    async def _active(self, owner: str) -> CompiledPolicy:
-        found = await self._active_hash(owner)
-        if found is not None and (cached := self._compiled.get((owner, found))):
-            self._compiled.move_to_end((owner, found))
+    async def _active(self, owner: str, session: str = "") -> CompiledPolicy:
+        state = await self._state(owner, session)
+        key = (owner, state.policy_hash or b"", session, state.layers)
+        if cached := self._compiled.get(key):
+            self._compiled.move_to_end(key)
             return cached
         version = await self._read(owner, b"")
-        policy = await asyncio.to_thread(compile_policy, version.source)
+        others = await read_layers(self._pool, owner, session)
+        policy = await asyncio.to_thread(compile_policy, version.source, others)
         if policy.policy_hash != version.policy_hash:
-            # The program compiles these rules differently since an upgrade: that is a version of its own.
-            await activate(self._pool, owner, policy, self._clock())
-        self._keep(owner, policy)
+            # A layer beside the owner's changed, or the program compiles them differently since an upgrade:
+            # that is a version of its own.
+            await activate(self._pool, owner, policy, self._clock(), active=not session)
+        self._keep(key, policy)
         return policy
 
-    async def _active_hash(self, owner: str) -> bytes | None:
-        """What the table said at most `LEASE_S` ago: who changes it waits that long before they say so."""
+    async def _state(self, owner: str, session: str) -> State:
+        """What the tables said at most `LEASE_S` ago: who changes them waits that long before they say so."""
         now = asyncio.get_running_loop().time()
-        known = self._leases.get(owner)
+        known = self._leases.get((owner, session))
         if known is not None and now < known[1]:
             return known[0]
-        found = await active_hash(self._pool, owner)
-        if found is not None:
+        found = await active_state(self._pool, owner, session)
+        if found.policy_hash is not None:
             if len(self._leases) >= _MAX_CACHED:
                 self._leases.clear()
-            self._leases[owner] = found, now + LEASE_S
+            self._leases[owner, session] = found, now + LEASE_S
         return found
 
     async def _read(self, owner: str, policy_hash: bytes) -> StoredVersion:
@@ -181,36 +237,33 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
             )
         return version
 
-    def _keep(self, owner: str, policy: CompiledPolicy) -> None:
-        self._compiled[owner, policy.policy_hash] = policy
-        self._compiled.move_to_end((owner, policy.policy_hash))
+    def _keep(self, key: tuple[str, bytes, str, str], policy: CompiledPolicy) -> None:
+        self._compiled[key] = policy
+        self._compiled.move_to_end(key)
         if len(self._compiled) > _MAX_CACHED:
             self._compiled.popitem(last=False)
 
 
-def _handle(text: str, field: str) -> str:
-    try:
-        return str(Handle.parse(text))
-    except InvalidInput as error:
-        error.fields = {field: error.message}
-        raise
-
-
-def _facts(facts: pb.Facts, path: str) -> MeetFacts:
-    if facts.WhichOneof("intent") != "meet":
+def _compile_for(layer: str, text: str) -> CompiledPolicy:
+    """A layer's text alone: a layer beside the owner's is tried with an owner who said nothing."""
+    if layer not in LAYERS:
         raise InvalidInput(
-            Reason.INVALID_ARGUMENT, "The facts name no intent.", fields={f"{path}.intent": "must be meet"}
+            Reason.INVALID_ARGUMENT, f"{quoted(layer)} is no layer.", fields={"layer": ", ".join(LAYERS[1:])}
         )
-    return MeetFacts(
-        peer=_handle(facts.peer, f"{path}.peer") if facts.peer else "",
-        start_ms=facts.meet.start_ms,
-        end_ms=facts.meet.end_ms,
-        now_ms=facts.now_ms,
-        verified=facts.verified,
-        already_that_day=facts.meet.already_that_day,
-        channel=facts.channel,
-        outgoing=facts.outgoing,
-    )
+    return compile_policy(text) if layer == OWNER else compile_policy(NOBODY, {layer: text})
+
+
+def _check_layer(layer: str, session: str) -> None:
+    wrong = {}
+    if layer not in ("", OWNER, "agent", "session"):
+        wrong["layer"] = "must be owner, agent or session; layers above the owner are set for a scope"
+    if (layer == "session") != bool(session):
+        wrong["session"] = "must be given for the session layer, and for no other"
+    if len(session) > _MAX_SESSION:
+        wrong["session"] = f"must have at most {_MAX_SESSION} characters"
+    if wrong:
+        name, why = next(iter(wrong.items()))
+        raise InvalidInput(Reason.INVALID_ARGUMENT, f"The field {name} {why}.", fields=wrong)
 
 
 def _decision(policy: CompiledPolicy, decided: Decided) -> pb.Decision:
@@ -223,6 +276,7 @@ def _decision(policy: CompiledPolicy, decided: Decided) -> pb.Decision:
         entities_json=decided.entities,
         rules=decided.evaluation.rules,
         obligations=decided.evaluation.obligations,
+        layer=decided.evaluation.layer,
         words=explain(policy, decided),
     )
 
@@ -234,7 +288,12 @@ def _version(version: StoredVersion) -> pb.PolicyVersion:
         yaml=version.source,
         layers=[
             pb.PolicyLayer(
-                name=layer.name, grant=layer.grant, ask=layer.ask, unmatched=_OUTCOMES[layer.unmatched]
+                name=layer.name,
+                grant=layer.grant,
+                ask=layer.ask,
+                unmatched=_OUTCOMES[layer.unmatched],
+                advise=layer.advise,
+                yaml=version.others.get(layer.name, ""),
             )
             for layer in version.layers
         ],

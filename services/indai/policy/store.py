@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import asyncpg
-from indai.client.decisions import Layer, Outcome
+from indai.client.decisions import Layer, layer_of, layer_values
 from indai.policy.compiled import CompiledPolicy
 from indai.storage.pool import transaction, translate_errors
+
+EVERYONE = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,23 @@ class StoredVersion:
     engine: str
     time_zone: str
     activated_ms: int
+    others: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What decides for an owner: the active version's hash, None without one, and a mark that changes with
+    every layer beside theirs.
+    """
+
+    policy_hash: bytes | None
+    layers: str
 
 
 _INSERT_VERSION = """
-    INSERT INTO policy.version (owner, policy_hash, schema_hash, source, layers, schema, engine, time_zone)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    INSERT INTO policy.version
+        (owner, policy_hash, schema_hash, source, layers, schema, engine, time_zone, others)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (owner, policy_hash) DO NOTHING
 """
 # Returns a row only if another version was active: that decides, under the row's lock, who changed it.
@@ -39,16 +54,34 @@ _ACTIVATE = """
     RETURNING true
 """
 _SELECT_VERSION = """
-    SELECT v.policy_hash, v.schema_hash, v.source, v.layers, v.schema, v.engine, v.time_zone, a.activated_at
+    SELECT v.policy_hash, v.schema_hash, v.source, v.layers, v.schema, v.engine, v.time_zone, v.others,
+           a.activated_at
     FROM policy.version v
     LEFT JOIN policy.active a ON a.owner = v.owner AND a.policy_hash = v.policy_hash
     WHERE v.owner = $1 AND CASE WHEN $2 = ''::bytea THEN a.owner IS NOT NULL ELSE v.policy_hash = $2 END
 """
+_SELECT_LAYERS = """
+    SELECT layer, source FROM policy.layer
+    WHERE (scope, layer) IN (('*', 'operator'), ($2, 'organisation'), ($1, 'agent'))
+       OR ((scope, layer) = ($1, 'session') AND $3 <> '' AND session = $3)
+"""
+_SET_LAYER = """
+    INSERT INTO policy.layer AS l (scope, layer, session, source, set_at) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (scope, layer, session) DO UPDATE SET source = EXCLUDED.source, set_at = EXCLUDED.set_at
+    WHERE l.source <> EXCLUDED.source
+    RETURNING true
+"""
+_CLEAR_LAYER = "DELETE FROM policy.layer WHERE (scope, layer, session) = ($1, $2, $3) RETURNING true"
 
 
-async def activate(pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_ms: int) -> bool:
-    """Store the version if it is new and make it active, in one transaction; False if it was already."""
-    layers = [[layer.name, layer.grant, layer.ask, layer.unmatched.value] for layer in policy.layers]
+async def activate(
+    pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_ms: int, *, active: bool = True
+) -> bool:
+    """Store the version if it is new and make it active, in one transaction; False if it was already.
+
+    A session's version is only stored (`active=False`): it decides by its name.
+    """
+    layers = [layer_values(layer) for layer in policy.layers]
     async with transaction(pool, [owner]) as connection:
         await connection.execute(
             _INSERT_VERSION,
@@ -60,16 +93,45 @@ async def activate(pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_m
             policy.schema,
             policy.engine,
             policy.time_zone,
+            json.dumps(dict(policy.others)),
         )
+        if not active:
+            return False
         at = datetime.fromtimestamp(now_ms / 1000, UTC)
         return bool(await connection.fetchval(_ACTIVATE, owner, policy.policy_hash, at))
 
 
-async def active_hash(pool: asyncpg.Pool, owner: str) -> bytes | None:
-    """Hash of the active version, or None, in one round trip."""
+async def active_state(pool: asyncpg.Pool, owner: str, session: str = "") -> State:
+    """What decides for the owner now, in one round trip."""
     with translate_errors():
-        found: bytes | None = await pool.fetchval("SELECT policy.active_hash($1)", owner)
-    return found
+        row = await pool.fetchrow(
+            "SELECT * FROM policy.active_state($1, $2, $3)", owner, authority_of(owner), session
+        )
+    return State(row["policy_hash"], row["layers"])
+
+
+async def read_layers(pool: asyncpg.Pool, owner: str, session: str = "") -> dict[str, str]:
+    """The texts beside the owner's own, by the layer's name."""
+    authority = authority_of(owner)
+    async with transaction(pool, sorted({owner, authority, EVERYONE})) as connection:
+        rows = await connection.fetch(_SELECT_LAYERS, owner, authority, session)
+    return {row["layer"]: row["source"] for row in rows}
+
+
+async def set_layer(
+    pool: asyncpg.Pool, scope: str, layer: str, source: str, now_ms: int, session: str = ""
+) -> bool:
+    """Set a layer's text, or remove it with an empty one; False if nothing changed."""
+    async with transaction(pool, [scope]) as connection:
+        if not source:
+            return bool(await connection.fetchval(_CLEAR_LAYER, scope, layer, session))
+        at = datetime.fromtimestamp(now_ms / 1000, UTC)
+        return bool(await connection.fetchval(_SET_LAYER, scope, layer, session, source, at))
+
+
+def authority_of(owner: str) -> str:
+    """The domain under which the handle stands: whose organisation's rules hold for it."""
+    return owner.partition("/")[0]
 
 
 async def read_version(pool: asyncpg.Pool, owner: str, policy_hash: bytes = b"") -> StoredVersion | None:
@@ -82,12 +144,10 @@ async def read_version(pool: asyncpg.Pool, owner: str, policy_hash: bytes = b"")
         policy_hash=row["policy_hash"],
         schema_hash=row["schema_hash"],
         source=row["source"],
-        layers=tuple(
-            Layer(name, grant, ask, Outcome(unmatched))
-            for name, grant, ask, unmatched in json.loads(row["layers"])
-        ),
+        layers=tuple(layer_of(values) for values in json.loads(row["layers"])),
         schema=row["schema"],
         engine=row["engine"],
         time_zone=row["time_zone"],
         activated_ms=round(row["activated_at"].timestamp() * 1000) if row["activated_at"] else 0,
+        others=json.loads(row["others"]),
     )

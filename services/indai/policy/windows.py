@@ -8,12 +8,15 @@ arithmetic over the *starts* of meetings of the given length), and a test holds 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from indai.client.decisions import Outcome
-from indai.policy.compiled import CompiledPolicy
+from indai.policy.compiled import OWNER, CompiledPolicy
+from indai.policy.facts import Facts
+from indai.policy.fields import holds
 from indai.policy.intervals import Interval, Intervals, intersect, subtract, union
+from indai.policy.kinds import MEET
 from indai.policy.localtime import (
     DAY_MS,
     MAX_MS,
@@ -30,6 +33,7 @@ from indai.policy.values import MINUTES_PER_DAY, Hours
 from indai.protocol.errors import InvalidInput, Reason
 
 MAX_RANGE_MS = 366 * DAY_MS
+_NOTHING_ELSE = Facts("", 0, 0, 0)
 _WHOLE_DAY = (Hours(0, MINUTES_PER_DAY),)
 
 
@@ -37,7 +41,8 @@ _WHOLE_DAY = (Hours(0, MINUTES_PER_DAY),)
 class WindowFacts:
     """A meeting of `duration_ms` looked for between `start_ms` and `end_ms` (ms since the epoch).
 
-    `agreed_ms`: starts of meetings agreed or reserved already; they count against daily limits.
+    `agreed_ms`: starts of meetings agreed or reserved already; they count against daily limits. `about`: what
+    else is known; its peer and times are not looked at. `relationship`: what the owner's lists say.
     """
 
     peer: str
@@ -47,6 +52,8 @@ class WindowFacts:
     now_ms: int
     verified: bool = False
     agreed_ms: Sequence[int] = ()
+    about: Facts = _NOTHING_ELSE
+    relationship: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ def allowed_windows(policy: CompiledPolicy, facts: WindowFacts) -> list[Window]:
     days.
     """
     _check(facts)
+    facts = replace(facts, relationship=policy.rules[OWNER].relationship(facts.peer))
     calendar = _Calendar(policy.time_zone, facts)
     whole: Intervals = union([(facts.start_ms, facts.end_ms - facts.duration_ms + 1)])
     permit = possible = whole
@@ -129,8 +137,8 @@ def _layer(
 ) -> tuple[Intervals, Intervals]:
     """Starts that the layer permits, and those it asks about."""
     by_effect: Mapping[Effect, list[Interval]] = {effect: [] for effect in Effect}
-    for rule in rules.rules:
-        if _concerns(rules, rule, facts):
+    for rule in rules.every:
+        if rule.effect is not Effect.ADVISE and _concerns(rules, rule, facts):
             by_effect[rule.effect].extend(_starts(rule, facts, calendar, whole))
     grant, ask, deny = (union(by_effect[effect]) for effect in (Effect.ALLOW, Effect.ASK, Effect.DENY))
     if rules.unmatched is Outcome.ASK:
@@ -143,7 +151,12 @@ def _concerns(rules: Rules, rule: Rule, facts: WindowFacts) -> bool:
     shortest, longest = rule.duration.min, rule.duration.max
     long_enough = shortest is None or facts.duration_ms >= shortest * MINUTE_MS
     short_enough = longest is None or facts.duration_ms <= longest * MINUTE_MS
-    return long_enough and short_enough and rules.concerns(rule, facts.peer, facts.verified)
+    if not (MEET in rule.kinds and long_enough and short_enough):
+        return False
+    if not rules.concerns(rule, facts.peer, facts.verified):
+        return False
+    about = facts.about.values(facts.relationship) if rule.where else {}
+    return all(holds(name, value, about) for name, value in rule.where.items())
 
 
 def _starts(rule: Rule, facts: WindowFacts, calendar: _Calendar, whole: Intervals) -> Intervals:

@@ -29,7 +29,7 @@ from indai.client.exports import (
     Record,
 )
 from indai.policy.compiled import CompiledPolicy, compile_policy, decide
-from indai.policy.facts import MeetFacts
+from indai.policy.facts import Facts
 from indai.protocol.checkpoint import Checkpoint, sign_checkpoint
 from indai.protocol.envelope import Envelope, cosign, message_id, payload_type, seal
 from indai.protocol.handlestate import AgentKey, HandleState, NodeRecord
@@ -360,7 +360,7 @@ class Deal:
 
     def decide(self, node: Node, mid: bytes, peer: str) -> None:
         end = self.start_ms + self.minutes * 60_000
-        facts = MeetFacts(peer, self.start_ms, end, self.at_ms, verified=True)
+        facts = Facts(peer, self.start_ms, end, self.at_ms, verified=True)
         decided = decide(self.world.policy, node.owner, facts)
         decision = policy_pb2.Decision(
             outcome=OUTCOMES[decided.evaluation.outcome.value],

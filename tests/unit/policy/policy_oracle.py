@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from indai.client.decisions import Outcome
-from indai.policy.facts import MeetFacts
+from indai.policy.facts import Facts
+from indai.policy.kinds import COMMON
 from indai.policy.rules import Effect, Limits, Rule, Rules
 
 MINUTE = 60_000
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-def expected(platform: Rules, owner: Rules, facts: MeetFacts) -> Outcome:
+def expected(platform: Rules, owner: Rules, facts: Facts) -> Outcome:
     zone = ZoneInfo(owner.time_zone)
     answers = [_one_layer(rules, facts, zone) for rules in (platform, owner)]
     for outcome in (Outcome.REFUSE, Outcome.ASK):
@@ -22,8 +26,8 @@ def expected(platform: Rules, owner: Rules, facts: MeetFacts) -> Outcome:
     return Outcome.PERMIT
 
 
-def _one_layer(rules: Rules, facts: MeetFacts, zone: ZoneInfo) -> Outcome:
-    matching = {rule.effect for rule in rules.rules if _matches(rules, rule, facts, zone)}
+def _one_layer(rules: Rules, facts: Facts, zone: ZoneInfo) -> Outcome:
+    matching = {rule.effect for rule in rules.every if _matches(rules, rule, facts, zone)}
     if Effect.DENY in matching:
         return Outcome.REFUSE
     if Effect.ASK in matching:
@@ -31,8 +35,11 @@ def _one_layer(rules: Rules, facts: MeetFacts, zone: ZoneInfo) -> Outcome:
     return Outcome.PERMIT if Effect.ALLOW in matching else rules.unmatched
 
 
-def _matches(rules: Rules, rule: Rule, facts: MeetFacts, zone: ZoneInfo) -> bool:
-    if not any(_names(rules, peer, facts) for peer in rule.peers):
+def _matches(rules: Rules, rule: Rule, facts: Facts, zone: ZoneInfo) -> bool:
+    if facts.kind not in rule.kinds or not any(_names(rules, peer, facts) for peer in rule.peers):
+        return False
+    known = {**COMMON, **facts.details} | {name: getattr(facts, name) for name in COMMON}
+    if not all(_MEANS[name](value, known) for name, value in rule.where.items()):
         return False
     if not _in(rule.duration, facts.end_ms - facts.start_ms):
         return False
@@ -46,7 +53,59 @@ def _matches(rules: Rules, rule: Rule, facts: MeetFacts, zone: ZoneInfo) -> bool
     return any(_shows_some(rule, day, hull) for day, hull in shown.items())
 
 
-def _names(rules: Rules, peer: str, facts: MeetFacts) -> bool:
+def _among(words: Any, text: str) -> bool:
+    return any(fnmatch.fnmatchcase(text, word.replace("[", "[[]")) for word in words.words)
+
+
+def _spent(name: str) -> Callable[[Any, Any], bool]:
+    def means(cap: Any, known: Any) -> bool:
+        total = known[name] + known["amount_minor"]
+        return bool(known["currency"] == cap.currency and (total > cap.most) == cap.over)
+
+    return means
+
+
+def _range(name: str) -> Callable[[Any, Any], bool]:
+    def means(limits: Any, known: Any) -> bool:
+        low, high = limits.min or 0, limits.max if limits.max is not None else 10**18
+        return bool(low <= known[name] <= high)
+
+    return means
+
+
+# What each condition says, told again.
+_MEANS: dict[str, Callable[[Any, Any], bool]] = {
+    "items": lambda words, known: (
+        _among(words, known["item"]) or any(f"tag/{t}" in words.words for t in known["tags"])
+    ),
+    "purpose": lambda words, known: known["purpose"] in words.words,
+    "retention": _range("retention_days"),
+    "topic": lambda words, known: _among(words, known["topic"]),
+    "request": lambda flag, known: known["is_request"] == flag.on,
+    "recurring": lambda flag, known: known["recurring"] == flag.on,
+    "attendees": _range("attendees"),
+    "direction": lambda words, known: known["direction"] in words.words,
+    "amount": lambda money, known: (
+        known["currency"] == money.currency and _range("amount_minor")(money, known)
+    ),
+    "per_day": _spent("spent_today_minor"),
+    "per_month": _spent("spent_month_minor"),
+    "per_payee": _spent("spent_payee_minor"),
+    "payments": lambda below, known: (known["payments_today"] >= below.most) == below.over,
+    "payee": lambda words, known: _among(words, known["payee"]),
+    "mandate": lambda flag, known: known["mandate"] == flag.on,
+    "quantity": _range("quantity"),
+    "stock": lambda limits, known: known["stock_left"] - known["quantity"] >= limits.min,
+    "known": _range("known_days"),
+    "hops": _range("hops"),
+    "depth": _range("depth"),
+    "door": lambda words, known: known["door"] in words.words,
+    "started_by": lambda flag, known: known["outgoing"] == flag.on,
+    "peer_limit": lambda below, known: known["from_peer_today"] < below.most,
+}
+
+
+def _names(rules: Rules, peer: str, facts: Facts) -> bool:
     if peer == "anyone" or (peer == "verified" and facts.verified):
         return True
     for handle in rules.circles.get(peer, (peer,)):
@@ -64,7 +123,7 @@ def _in(limits: Limits, span_ms: int) -> bool:
     return low and (limits.max is None or span_ms <= limits.max * MINUTE)
 
 
-def _clock_faces(facts: MeetFacts, zone: ZoneInfo) -> dict[str, tuple[int, int]]:
+def _clock_faces(facts: Facts, zone: ZoneInfo) -> dict[str, tuple[int, int]]:
     """ISO date -> (first, last) minute shown by a clock on the owner's wall during the meeting."""
     faces: dict[str, list[int]] = {}
     at = datetime.fromtimestamp(facts.start_ms // 1000, UTC)

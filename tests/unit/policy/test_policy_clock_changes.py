@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from indai.client.decisions import Outcome
 from indai.policy.compiled import OWNER, PLATFORM, CompiledPolicy, compile_policy, decide_many
-from indai.policy.facts import MeetFacts
+from indai.policy.facts import Facts
 from indai.policy.windows import WindowFacts, allowed_windows
 
 from .policy_oracle import expected
@@ -43,7 +43,7 @@ def test_all_three_agree_around_a_clock_change(zone: str, rules: str) -> None:
 def _compare(policy: CompiledPolicy, change: int, length: int) -> set[Outcome]:
     starts = range(change - 6 * HOUR, change + 6 * HOUR, QUARTER)
     now = change - 24 * HOUR
-    facts = [MeetFacts(BOB, start, start + length, now) for start in starts]
+    facts = [Facts(BOB, start, start + length, now) for start in starts]
     looked_at = WindowFacts(BOB, length, starts[0], starts[-1] + length, now_ms=now)
     windows = allowed_windows(policy, looked_at)
     outcomes = set()

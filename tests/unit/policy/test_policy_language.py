@@ -111,7 +111,8 @@ def test_a_mistake_is_told_with_what_to_write_instead(rule: str, path: str, told
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ("allow: pay\n    with: anyone", "leave `pay` to the default"),
+        ("allow: pay\n    with: anyone\n    duration: { max: 1h }", "has no meaning for payments"),
+        ("allow: meet\n    with: anyone\n    amount: { max: 1 INR }", "has no meaning for meetings"),
         ("allow: greet\n    with: anyone", "is no intent"),
         ("with: anyone", "write `allow: meet`"),
         ("allow: meet\n    with: freinds", "did you mean `friends`?"),

@@ -30,7 +30,7 @@ from indai.policy.compiled import (
     decide,
     decide_many,
 )
-from indai.policy.facts import MeetFacts, entities_json, request_json
+from indai.policy.facts import Facts, entities_json, request_json
 from indai.policy.language import parse
 from indai.policy.rules import Effect, Limits, Rule, Rules
 from indai.policy.values import WEEKDAYS, Hours, merge_hours
@@ -96,13 +96,13 @@ def policies(draw: st.DrawFn) -> CompiledPolicy:
 
 
 @st.composite
-def meetings(draw: st.DrawFn, zone: str) -> MeetFacts:
+def meetings(draw: st.DrawFn, zone: str) -> Facts:
     around = ZONES[zone] - ZONES[zone] % (15 * MINUTE)
     start = (
         around + draw(st.integers(-200, 200)) * 15 * MINUTE + draw(st.sampled_from([0, 0, MINUTE, -MINUTE]))
     )
     length = draw(st.integers(0, 12) | st.integers(0, 100)) * 15 * MINUTE
-    return MeetFacts(
+    return Facts(
         peer=draw(st.sampled_from(PEERS)),
         start_ms=start,
         end_ms=start + length,
@@ -191,7 +191,7 @@ def test_no_layer_at_all_refuses() -> None:
 
 
 ANYTHING = "version: 1\ntimezone: UTC\nrules:\n  - allow: meet\n    with: anyone\n"
-FACTS = MeetFacts("ind.ai/bob", 1_795_400_000_000, 1_795_400_000_000 + HOUR, 1_795_300_000_000)
+FACTS = Facts("ind.ai/bob", 1_795_400_000_000, 1_795_400_000_000 + HOUR, 1_795_300_000_000)
 
 
 def asked(policy: CompiledPolicy, **context: object) -> tuple[str, str]:

@@ -9,9 +9,10 @@ import pytest
 from indai.client.decisions import Outcome
 from indai.policy.cases import run_cases
 from indai.policy.compiled import CompiledPolicy, compile_policy, decide
-from indai.policy.explain import explain, sentence
-from indai.policy.facts import MeetFacts
+from indai.policy.explain import explain
+from indai.policy.facts import Facts
 from indai.policy.localtime import LocalDay, touched_days
+from indai.policy.sentences import sentence
 from indai.policy.windows import WindowFacts, allowed_windows
 from indai.protocol.errors import InvalidInput
 
@@ -50,9 +51,9 @@ def at(text: str, zone: str = "Asia/Kolkata", fold: int = 0) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp() * 1000)
 
 
-def meeting(start: str, minutes: int, peer: str = "ind.ai/bob", already: int = 0) -> MeetFacts:
+def meeting(start: str, minutes: int, peer: str = "ind.ai/bob", already: int = 0) -> Facts:
     start_ms = at(start)
-    return MeetFacts(
+    return Facts(
         peer, start_ms, start_ms + minutes * 60_000, at("2026-11-23T08:30"), already_that_day=already
     )
 
@@ -102,7 +103,7 @@ def meeting(start: str, minutes: int, peer: str = "ind.ai/bob", already: int = 0
         ),
     ],
 )
-def test_a_decision_is_told_in_words(policy: CompiledPolicy, facts: MeetFacts, words: str) -> None:
+def test_a_decision_is_told_in_words(policy: CompiledPolicy, facts: Facts, words: str) -> None:
     assert explain(policy, decide(policy, ALICE, facts)) == words
 
 
@@ -204,7 +205,7 @@ def test_limited_hours_never_cover_a_whole_day_in_between() -> None:
     )
     # The 29th of March has 23 hours, so a meeting of 24 may touch three days.
     start = at("2026-03-28T23:30", "Europe/Berlin")
-    facts = MeetFacts("ind.ai/bob", start, start + 86_400_000, start - 86_400_000)
+    facts = Facts("ind.ai/bob", start, start + 86_400_000, start - 86_400_000)
     assert decide(nights, ALICE, facts).evaluation.outcome is Outcome.REFUSE
 
 

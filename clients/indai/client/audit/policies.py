@@ -42,10 +42,11 @@ class PolicyReplay:
         """A leaf of kind 4."""
         version = activation.version
         layers = tuple(
-            Layer(layer.name, layer.grant, layer.ask, _OUTCOMES.get(layer.unmatched, Outcome.REFUSE))
-            for layer in version.layers
+            Layer(one.name, one.grant, one.ask, _OUTCOMES.get(one.unmatched, Outcome.REFUSE), one.advise)
+            for one in version.layers
         )
-        hashed = policy_hash(layers, version.schema, version.time_zone, version.yaml)
+        others = {layer.name: layer.yaml for layer in version.layers if layer.yaml}
+        hashed = policy_hash(layers, version.schema, version.time_zone, version.yaml, others)
         schema_hash = hashlib.sha256(version.schema.encode()).digest()
         if (hashed, schema_hash) != (version.policy_hash, version.schema_hash):
             message = f"The policy version of {activation.owner} is not the one that its hash names."
