@@ -6,14 +6,14 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from indai.protocol.lifecycle import Deed, History, apply, committed, deed_of_meeting
+from indai.protocol.lifecycle import Deed, History, apply, committed, deed_of
 from indai.protocol.messages import DAY_MS, EventBody, EventKind, Message, Move
 
 from tests.unit.transcripts import NOW, THREAD, slot
 
 MID = b"\xaa" * 32
 TERMS = slot()
-DEED = deed_of_meeting(MID, "A", "B", TERMS)
+DEED = deed_of(MID, ("A", "B"), TERMS)
 PAYMENT = Deed(MID, ("A", "B"), 0, 0, NOW + DAY_MS, pending_minor=50_000)
 
 

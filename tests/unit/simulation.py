@@ -14,21 +14,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.header import GRACE_MS
+from indai.protocol.kinds.base import Holding, Money, Slot, Stock
+from indai.protocol.kinds.table import KINDS
+from indai.protocol.lifecycle import body_of
 from indai.protocol.messages import (
-    DAY_MS,
     HOUR_MS,
     MINUTE_MS,
     EventKind,
-    MeetTerms,
-    MeetWish,
     Message,
     Move,
     ReceiptBody,
-    Window,
+    Terms,
+    Wish,
 )
 from indai.protocol.negotiation import OfferState, Status, apply, open_thread, transcript
 from indai.protocol.party import step, wakes_at
@@ -38,6 +40,7 @@ from indai.protocol.party_state import (
     Consult,
     Consume,
     Effect,
+    Enact,
     Event,
     HostAnswers,
     Outcome,
@@ -58,11 +61,14 @@ from indai.protocol.party_state import (
     Tell,
     Tick,
     Unbook,
-    WriteCalendar,
 )
+
+from tests.unit.wants import another, offers
 
 START_MS = 1_800_000_000_000
 SLOT_MS = 30 * MINUTE_MS
+STOCK = 2  # units of each item that a host has
+MONEY = 120_000  # what a host may spend
 MUTATIONS = (
     "answer-before-commit",
     "two-transactions",
@@ -94,8 +100,8 @@ class Store:
     outbox: dict[Identity, Message] = field(default_factory=dict)
     sent: dict[bytes, Message] = field(default_factory=dict)
     replays: dict[Identity, tuple[Message, ...]] = field(default_factory=dict)
-    reserved: dict[bytes, MeetTerms] = field(default_factory=dict)
-    booked: dict[bytes, MeetTerms] = field(default_factory=dict)
+    reserved: dict[bytes, Terms] = field(default_factory=dict)
+    booked: dict[bytes, Terms] = field(default_factory=dict)
     freed: frozenset[bytes] = frozenset()
     ledger: tuple[bytes, ...] = ()
     told: tuple[tuple[bytes, str], ...] = ()
@@ -113,14 +119,32 @@ class Store:
             self.told,
         )
 
-    def is_free(self, thread: bytes, start_ms: int, end_ms: int) -> bool:
-        taken = [s for t, s in self.slots() if t != thread]
-        return all(end_ms <= slot.start_ms or slot.end_ms <= start_ms for slot in taken)
+    def is_free(self, thread: bytes, terms: Terms, *, first: bool) -> bool:
+        """Whether what a signature under `terms` needs is there, beside what other threads hold."""
+        held = [one for other, one in self.holdings() if other != thread]
+        return fits([*held, *terms.holdings(first=first)])
 
-    def slots(self) -> list[tuple[bytes, MeetTerms]]:
+    def holdings(self) -> list[tuple[bytes, Holding]]:
         """What is promised or agreed, and not cancelled."""
-        booked = [(thread, slot) for thread, slot in self.booked.items() if thread not in self.freed]
-        return [*self.reserved.items(), *booked]
+        booked = [(thread, terms) for thread, terms in self.booked.items() if thread not in self.freed]
+        held: list[tuple[bytes, Holding]] = []
+        for thread, terms in (*self.reserved.items(), *booked):
+            first = self.sides[thread].offer is not None if thread in self.sides else True
+            held += [(thread, one) for one in terms.holdings(first=first)]
+        return held
+
+
+def fits(held: list[Holding]) -> bool:
+    """No two slots overlap, and no more units or money are given than there are."""
+    slots = sorted((one for one in held if isinstance(one, Slot)), key=lambda slot: slot.start_ms)
+    if any(b.start_ms < a.end_ms for a, b in itertools.pairwise(slots)):
+        return False
+    units: Counter[str] = Counter()
+    for one in held:
+        if isinstance(one, Stock):
+            units[one.item] += one.quantity
+    money = sum(one.amount_minor for one in held if isinstance(one, Money))
+    return all(count <= STOCK for count in units.values()) and money <= MONEY
 
 
 class Host:
@@ -208,7 +232,7 @@ class Host:
                 return self._answer(store, side, effect)
             case Send():
                 return self._send(store, side, effect)
-            case Reserve(terms):
+            case Reserve(terms, _):
                 if self.world.mutation != "reserve-nothing":
                     store.reserved[thread] = terms
             case Release():
@@ -219,7 +243,9 @@ class Host:
             case Commit(mid):
                 store.ledger = (*store.ledger, mid)
             case Record(mid):
-                if self.world.mutation != "cancel-without-leaf" or thread not in store.freed:
+                event = side.life.find(mid) if side.life else None
+                called_off = event is not None and body_of(event).kind in (EventKind.CANCEL, EventKind.VOID)
+                if self.world.mutation != "cancel-without-leaf" or self.subject == "A" or not called_off:
                     store.ledger = (*store.ledger, mid)
             case Unbook():
                 store.freed |= {thread}
@@ -228,7 +254,7 @@ class Host:
             case Resend(mid):
                 again = store.sent[mid]
                 store.outbox[again.identity] = again
-            case AskOwner() | WriteCalendar():
+            case AskOwner() | Enact():
                 pass
         return None
 
@@ -236,25 +262,34 @@ class Host:
         dice, life_ms = self.world.random.random(), self.world.random.choice((5, 60, 24 * 60)) * MINUTE_MS
         if asked.question is Question.PROPOSE_WISH:
             return HostAnswers(Outcome.ASK if dice < 0.1 and not asked.approved else Outcome.PERMIT)
-        if isinstance(asked.terms, MeetWish):
-            free = self._free_slot(store, side, asked.terms)
+        another = self._another(side, asked.terms)
+        if isinstance(asked.terms, Wish):
+            free = self._free(store, side, asked.terms)
             if free is None:
-                return HostAnswers(Outcome.REFUSE, reason="NO_COMMON_SLOT")
-            if dice < 0.1:
-                return HostAnswers(Outcome.PERMIT, self.world.some_wish())
+                return HostAnswers(Outcome.REFUSE, reason="NOT_AVAILABLE")
+            if dice < 0.1 or isinstance(free, Wish):
+                return HostAnswers(Outcome.PERMIT, another)
             outcome = Outcome.ASK if dice < 0.3 else Outcome.PERMIT
             return HostAnswers(outcome, free, offer_life_ms=life_ms)
-        if not store.is_free(side.thread_id, asked.terms.start_ms, asked.terms.end_ms) or dice < 0.05:
-            return HostAnswers(Outcome.REFUSE, reason="NO_COMMON_SLOT")
-        if dice < 0.1 and not asked.approved:
-            return HostAnswers(Outcome.PERMIT, self.world.some_wish())
+        first = side.thread is None or side.thread.offer is None
+        if not store.is_free(side.thread_id, asked.terms, first=first) or dice < 0.05:
+            return HostAnswers(Outcome.REFUSE, reason="NOT_AVAILABLE")
+        if dice < 0.1 and not asked.approved and side.thread is not None:
+            return HostAnswers(Outcome.PERMIT, another)
         return HostAnswers(Outcome.ASK if dice < 0.3 and not asked.approved else Outcome.PERMIT)
 
-    def _free_slot(self, store: Store, side: Side, wish: MeetWish) -> MeetTerms | None:
-        for window in wish.windows:
-            for start_ms in range(window.start_ms, window.end_ms - SLOT_MS + 1, SLOT_MS):
-                if store.is_free(side.thread_id, start_ms, start_ms + SLOT_MS):
-                    return MeetTerms(start_ms, start_ms + SLOT_MS, wish.title, "", self.world.new_id().hex())
+    def _another(self, side: Side, said: Wish | Terms) -> Wish:
+        """Something else that this side could want instead."""
+        gives = side.thread is not None and side.thread.giver == self.subject
+        return another(said.kind, self.world.random, START_MS, gives=gives)
+
+    def _free(self, store: Store, side: Side, wish: Wish) -> Terms | Wish | None:
+        """What answers a wish: terms that are to be had; the wish again where the other side is to offer."""
+        if side.thread is not None and side.thread.giver not in ("", self.subject):
+            return wish
+        for terms in offers(wish, START_MS, self.world.new_id().hex()):
+            if store.is_free(side.thread_id, terms, first=True):
+                return terms
         return None
 
     def _send(self, store: Store, side: Side, send: Send) -> Sent:
@@ -295,8 +330,16 @@ class World:
     """Both hosts, the network between them, and the clock."""
 
     def __init__(
-        self, seed: int, *, mutation: str = "", crash_rate: float = 0.02, crash_at: int = 0, loss: float = 0.2
+        self,
+        seed: int,
+        *,
+        mutation: str = "",
+        crash_rate: float = 0.02,
+        crash_at: int = 0,
+        loss: float = 0.2,
+        kinds: tuple[str, ...] = tuple(KINDS),
     ) -> None:
+        self.kinds = kinds
         self.random = random.Random(seed)
         self.mutation, self.crash_rate, self.crash_at, self.loss = mutation, crash_rate, crash_at, loss
         self.through_json = seed % 16 == 0
@@ -312,10 +355,6 @@ class World:
     def new_id(self) -> bytes:
         self.ids += 1
         return self.random.randbytes(28) + self.ids.to_bytes(4, "big")
-
-    def some_wish(self) -> MeetWish:
-        start_ms = START_MS + DAY_MS + self.random.randrange(4) * SLOT_MS
-        return MeetWish("Lunch", 30, (Window(start_ms, start_ms + self.random.choice((1, 2, 4)) * SLOT_MS),))
 
     def crash_point(self) -> None:
         if self.healed:
@@ -369,11 +408,12 @@ class World:
     def _start(self) -> None:
         subject = self.random.choice("AB")
         host = self.hosts[subject]
-        wish: MeetWish | MeetTerms = self.some_wish()
-        if self.random.random() < 0.2 and isinstance(wish, MeetWish):
-            start_ms = wish.windows[0].start_ms
-            if host.store.is_free(b"", start_ms, start_ms + SLOT_MS):
-                wish = MeetTerms(start_ms, start_ms + SLOT_MS, "Lunch", "", self.new_id().hex())
+        kind = self.random.choice(self.kinds)
+        wish: Wish | Terms = another(kind, self.random, START_MS, gives=self.random.random() < 0.3)
+        if self.random.random() < 0.2 and isinstance(wish, Wish) and KINDS[kind].opens:
+            terms = next(iter(offers(wish, START_MS, self.new_id().hex())))
+            if host.store.is_free(b"", terms, first=True):
+                wish = terms
         try:
             thread = self.new_id()[-16:]
             host.take(thread, OwnerStarts(wish, thread, subject, host.peer))
@@ -432,10 +472,16 @@ class World:
         """The owner says something about what was agreed."""
         agreed = [t for t, side in host.store.sides.items() if side.life is not None]
         if agreed:
+            thread = self.random.choice(agreed)
+            life = host.store.sides[thread].life
+            pending_minor = life.deed.pending_minor if life else 0
             kinds = (EventKind.CANCEL, EventKind.FULFIL, EventKind.DISPUTE)
+            if pending_minor:
+                kinds = (EventKind.VOID, EventKind.POST, EventKind.DISPUTE)
             kind = self.random.choices(kinds, (5, 3, 2))[0]
+            posted_minor = pending_minor if kind is EventKind.POST else 0
             with contextlib.suppress(Refused):
-                host.take(self.random.choice(agreed), OwnerActs(kind))
+                host.take(thread, OwnerActs(kind, posted_minor=posted_minor))
 
     def _clock(self) -> None:
         self.now_ms += self.random.choice((1_000, MINUTE_MS, 5 * MINUTE_MS, HOUR_MS, 12 * HOUR_MS))
@@ -449,16 +495,15 @@ class World:
 
     def check_always(self, host: Host) -> None:
         """After every commit."""
-        slots = sorted((slot for _, slot in host.store.slots()), key=lambda terms: terms.start_ms)
-        if any(b.start_ms < a.end_ms for a, b in itertools.pairwise(slots)):
-            raise Violation("two reservations overlap")
+        if not fits([held for _, held in host.store.holdings()]):
+            raise Violation("more is promised than there is")
         if len(set(host.store.ledger)) != len(host.store.ledger):
             raise Violation("a commitment stands twice in one ledger")
         for thread, side in host.store.sides.items():
             self._check_side(host, thread, side)
 
     def _check_side(self, host: Host, thread: bytes, side: Side) -> None:
-        told = (thread, "The meeting is confirmed.") in host.store.told
+        told = any(words.endswith("is confirmed.") for told, words in host.store.told if told == thread)
         receipt = side.thread is not None and side.thread.status is Status.COMMITTED
         if not (told == receipt == (side.phase is Phase.COMMITTED) == (thread in host.store.booked)):
             raise Violation("confirmed without a RECEIPT, or the reverse")

@@ -15,7 +15,7 @@ from indai.protocol.lifecycle import (
     State,
     apply,
     committed,
-    deed_of_meeting,
+    deed_of,
     may_alone,
     named_by,
 )
@@ -25,7 +25,6 @@ from indai.protocol.messages import (
     EventKind,
     Message,
     Move,
-    check_terms,
     compose,
     describe,
 )
@@ -108,8 +107,8 @@ def test_an_event_of_another_form_is_refused(changes: dict[str, object]) -> None
 @pytest.mark.rule("NEG-04")
 def test_terms_say_until_when_one_party_may_cancel_and_when_the_meeting_is_due() -> None:
     own = replace(TERMS, cancel_until_ms=TERMS.start_ms - DAY_MS, due_ms=TERMS.end_ms + DAY_MS)
-    check_terms(own)
-    deed = deed_of_meeting(MID, "A", "B", own)
+    own.check()
+    deed = deed_of(MID, ("A", "B"), own)
     assert (deed.cancel_until_ms, deed.due_ms) == (own.cancel_until_ms, own.due_ms)
     assert (DEED.cancel_until_ms, DEED.due_ms) == (TERMS.start_ms, TERMS.end_ms)
     for wrong in (
@@ -118,7 +117,7 @@ def test_terms_say_until_when_one_party_may_cancel_and_when_the_meeting_is_due()
         replace(own, due_ms=own.end_ms - 1),
         replace(own, due_ms=own.end_ms + 367 * DAY_MS),
     ):
-        refused("NEG-04", Reason.MALFORMED, lambda terms=wrong: check_terms(terms))  # type: ignore[misc]
+        refused("NEG-04", Reason.MALFORMED, wrong.check)
 
 
 # Who and in which order

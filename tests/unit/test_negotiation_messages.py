@@ -154,11 +154,30 @@ def test_a_message_expires_after_it_is_issued_and_an_offer_within_a_day() -> Non
     assert describe(payload(Move.PROPOSE, WISH, expires_at_ms=NOW + 9 * DAY_MS), mid=MID, signatures=1)
 
 
+def many(count: int) -> tuple[negotiation_pb2.Party, ...]:
+    """A, B and others."""
+    return (*PARTIES, *(party(f"ind:c{number}") for number in range(count - 2)))
+
+
+@pytest.mark.rule("NEG-08")
+def test_up_to_twenty_sign_one_commitment_each_beside_the_offerer_or_all() -> None:
+    message = compose(Move.OFFER, slot(), header(), many(5))
+    offer = describe(message, mid=b"m" * 32, signatures=1)
+    assert (offer.move, len(offer.parties)) == (Move.OFFER, 5)
+    vote = describe(message, mid=b"m" * 32, signatures=2, signer=3)
+    assert (vote.move, vote.sender, vote.recipient) == (Move.ACCEPT, "ind:c1", "ind:a")
+    assert describe(message, mid=b"m" * 32, signatures=5).sender == "ind:b"
+    for signatures, signer in ((2, None), (4, None), (6, None), (2, 0), (2, 5), (3, 1), (5, 1)):
+        with pytest.raises(ProtocolError) as caught:
+            describe(message, mid=b"m" * 32, signatures=signatures, signer=signer)
+        assert caught.value.rule == "NEG-08"
+
+
 @pytest.mark.rule("NEG-06")
 def test_the_parties_are_two_and_the_offerer_is_the_first() -> None:
     refused("NEG-06", payload(Move.PROPOSE, WISH, recipient_subject="ind:a"))
     refused("NEG-06", payload(Move.PROPOSE, WISH, recipient_subject=""))
-    for parties in (PARTIES[::-1], PARTIES[:1], (PARTIES[0], PARTIES[0]), (*PARTIES, party("ind:c"))):
+    for parties in (PARTIES[::-1], PARTIES[:1], (PARTIES[0], PARTIES[0]), many(21)):
         refused("NEG-06", compose(Move.OFFER, slot(), header(), parties))
 
 

@@ -30,6 +30,7 @@ from indai.protocol.party_state import (
     Consult,
     Consume,
     Effect,
+    Enact,
     Event,
     HostAnswers,
     Outcome,
@@ -47,7 +48,6 @@ from indai.protocol.party_state import (
     Side,
     Tell,
     Tick,
-    WriteCalendar,
 )
 
 from tests.unit.transcripts import NOW, THREAD, WISH, slot, wish
@@ -141,9 +141,9 @@ def test_two_round_trips_settle_a_meeting_and_both_sides_commit_it() -> None:
     a, b, accept = accepted()
     receipt = b.hear(accept)
     assert [message.move for message in receipt] == [Move.RECEIPT]
-    assert b.effects[:4] == [Consume(slot()), WriteCalendar(slot()), Commit(accept[0].mid), CONFIRMED]
+    assert b.effects[:4] == [Consume(slot()), Enact(slot()), Commit(accept[0].mid), CONFIRMED]
     a.hear(receipt)
-    assert a.effects == [Consume(slot()), WriteCalendar(slot()), Commit(accept[0].mid), CONFIRMED]
+    assert a.effects == [Consume(slot()), Enact(slot()), Commit(accept[0].mid), CONFIRMED]
     assert a.phase is b.phase is Phase.COMMITTED
     assert a.state.thread
     assert b.state.thread

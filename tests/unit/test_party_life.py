@@ -12,7 +12,6 @@ from indai.protocol.messages import DAY_MS, EventKind, Message, Move
 from indai.protocol.party import step, wakes_at
 from indai.protocol.party_life import DISPUTE_WAIT_MS, REMIND_BEFORE_MS
 from indai.protocol.party_state import (
-    CancelCalendar,
     Effect,
     Event,
     OwnerActs,
@@ -27,6 +26,7 @@ from indai.protocol.party_state import (
     Tell,
     Tick,
     Unbook,
+    Undo,
 )
 
 from tests.unit.lives import DEED, TERMS
@@ -99,7 +99,7 @@ def test_either_owner_cancels_alone_before_the_start_and_both_slots_are_free() -
         assert agent.effects[-4:] == [
             Record(event.mid),
             Unbook(TERMS),
-            CancelCalendar(TERMS),
+            Undo(TERMS),
             Tell("The meeting was cancelled."),
         ]
         assert wakes_at(agent.side) is None

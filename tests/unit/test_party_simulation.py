@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from indai.protocol.errors import ProtocolError
+from indai.protocol.kinds.table import KINDS
 
 from tests.unit.simulation import MUTATIONS, Violation, World
 
@@ -40,6 +41,18 @@ def test_the_simulation_finds_a_broken_guard(mutation: str) -> None:
         except (Violation, ProtocolError, RuntimeError):
             return
     pytest.fail(f"2,000 seeds did not notice: {mutation}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_by_itself_comes_to_an_end_of_both_sorts(kind: str) -> None:
+    committed = threads = freed = 0
+    for seed in range(150):
+        world = World(seed, kinds=(kind,)).run()
+        committed += len(world.hosts["A"].store.booked)
+        threads += len(world.hosts["A"].store.sides)
+        freed += len(world.hosts["A"].store.freed)
+    assert 0.1 < committed / threads < 0.95
+    assert bool(freed) == (kind != "ask")  # an answer is over at the deed
 
 
 def test_a_seed_gives_the_same_day_twice() -> None:

@@ -48,10 +48,11 @@ def write(
     in_reply_to: bytes,
     now_ms: int,
     expires_at_ms: int,
+    supersedes: bytes = b"",
 ) -> Written:
     """Compose and sign one message."""
     header = _header(letterhead, thread, in_reply_to, now_ms, expires_at_ms)
-    payload = compose(move, body, header, _parties(letterhead, header.key_id))
+    payload = compose(move, body, header, _parties(letterhead, header.key_id), supersedes)
     envelope = seal(payload_type(_KINDS.get(move, "move")), payload.SerializeToString(), [letterhead.key])
     return Written(envelope, describe(payload, mid=envelope.mid, signatures=1), header.id)
 

@@ -22,16 +22,16 @@ from indai.node.outbox import Outgoing
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.leaf import LeafKind
-from indai.protocol.messages import MeetTerms, MeetWish, Message, Move, ReceiptBody
+from indai.protocol.messages import MeetTerms, MeetWish, Message, Move, ReceiptBody, Terms, Wish
 from indai.protocol.negotiation import OfferState
 from indai.protocol.party import step
 from indai.protocol.party_state import (
     AskOwner,
-    CancelCalendar,
     Commit,
     Consult,
     Consume,
     Effect,
+    Enact,
     Event,
     HostAnswers,
     Outcome,
@@ -50,7 +50,7 @@ from indai.protocol.party_state import (
     Side,
     Tell,
     Unbook,
-    WriteCalendar,
+    Undo,
 )
 from indai.v1 import policy_pb2
 
@@ -190,17 +190,18 @@ class Conversation:
                 self._release()
             case Commit(mid):
                 self._commit(mid)
-            case WriteCalendar(terms):
-                self._write_calendar(terms)
-            case CancelCalendar(terms):
-                self._write_calendar(terms, cancelled=True)
+            case Enact(terms):
+                self._write_calendar(_meeting(terms))
+            case Undo(terms):
+                self._write_calendar(_meeting(terms), cancelled=True)
             case Record(mid):
                 self._record(mid)
             case Unbook():
                 self._unbook()
             case Remind(terms):
-                begins = views.when(terms.start_ms, terms.end_ms, self._desk.agent.zone)
-                draft.journal("reminder", "SOON", f"{terms.title} with {self._desk.peer}: {begins}")
+                meeting = _meeting(terms)
+                begins = views.when(meeting.start_ms, meeting.end_ms, self._desk.agent.zone)
+                draft.journal("reminder", "SOON", f"{meeting.title} with {self._desk.peer}: {begins}")
             case Tell(words):
                 draft.set(words=words)
             case Resend(mid):
@@ -216,7 +217,9 @@ class Conversation:
         outgoing = side.role is Role.INITIATOR
         if isinstance(consult.terms, MeetTerms):
             answer = await host.terms(owner, peer, consult.terms, reserved, outgoing=outgoing)
-        elif consult.question is Question.CHOOSE_SLOT:
+        elif not isinstance(consult.terms, MeetWish):
+            return HostAnswers(Outcome.REFUSE, reason=Reason.UNSUPPORTED.name)
+        elif consult.question is Question.CHOOSE_TERMS:
             uid = f"{side.thread_id.hex()}@{self._desk.agent.owner.replace('/', '.')}"
             answer = await host.slot(owner, peer, consult.terms, reserved, uid)
         else:
@@ -272,6 +275,7 @@ class Conversation:
                 send.in_reply_to,
                 now,
                 now + send.expires_in_ms,
+                send.supersedes,
             )
         self._store(written)
         return Sent(written.message)
@@ -378,7 +382,7 @@ class Conversation:
         draft.add("unbook", mid=mid)
         draft.reserved.pop(mid, None)
 
-    def _ask_owner(self, terms: MeetWish | MeetTerms, deadline_ms: int) -> None:
+    def _ask_owner(self, terms: Wish | Terms, deadline_ms: int) -> None:
         if not isinstance(terms, MeetTerms):
             raise RuntimeError("an owner is asked about concrete terms only")
         draft, agent = self._draft, self._desk.agent
@@ -429,6 +433,12 @@ class Conversation:
             doc=doc,
         )
         draft.effects.append(CalendarWrite(draft.owner, side.thread_id, key, doc))
+
+
+def _meeting(terms: Terms) -> MeetTerms:
+    if not isinstance(terms, MeetTerms):
+        raise RuntimeError(f"no {terms.kind} is made here")
+    return terms
 
 
 def _check_uid(offer: Message) -> None:

@@ -20,7 +20,7 @@ from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.header import MID_BYTES
-from indai.protocol.messages import END_OF_TIME_MS, EventKind, MeetWish, Window, check_said, check_wish
+from indai.protocol.messages import END_OF_TIME_MS, EventKind, MeetWish, Window, check_said
 from indai.protocol.party_state import OwnerActs, Phase
 from indai.v1 import owner_pb2, owner_pb2_grpc
 
@@ -74,7 +74,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         peer = str(Handle.parse(request.peer))
         window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
         wish = MeetWish(request.title, request.duration_minutes, (window,), request.place)
-        check_wish(wish)
+        wish.check()
         thread = await self._engine.start(owner, peer, wish, request_id)
         return owner_pb2.StartMeetResponse(thread=await self._thread(owner, thread))
 

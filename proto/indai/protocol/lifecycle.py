@@ -21,7 +21,7 @@ from enum import Enum
 
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import GRACE_MS, MAX_SKEW_MS
-from indai.protocol.messages import DAY_MS, EventBody, EventKind, MeetTerms, Message
+from indai.protocol.messages import DAY_MS, EventBody, EventKind, Message, Terms, Wish
 
 OVERDUE_GRACE_MS = DAY_MS
 EXPIRES_AFTER_MS = 30 * DAY_MS
@@ -51,7 +51,9 @@ class State(Enum):
 class Deed:
     """What a commitment's terms say about its life; times in ms, parties by subject, the first one numbers.
 
-    `pending_minor` is not 0 for a two-phase commitment: the amount in minor units that waits to be posted.
+    `pending_minor` is not 0 for a two-phase commitment: the amount in minor units that waits to be posted,
+    and `payee` then whose word it is that it arrived, empty for anybody's. `begins_ms` is what owners are
+    reminded of, 0 for nothing; `done` says that nothing is left to do at the deed.
     """
 
     mid: bytes
@@ -60,6 +62,9 @@ class Deed:
     fulfil_from_ms: int
     due_ms: int
     pending_minor: int = 0
+    payee: str = ""
+    begins_ms: int = 0
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +103,42 @@ class History:
         return next((m for m in own if body_of(m).seq == 0 and body_of(m).kind is kind), None)
 
 
-def deed_of_meeting(mid: bytes, offerer: str, acceptor: str, terms: MeetTerms) -> Deed:
-    """The life of a meeting: cancelled alone until it starts, and due at its end, unless its terms differ."""
+def deed_of(mid: bytes, parties: tuple[str, ...], terms: Terms) -> Deed:
+    """The life that these terms give the commitment `mid` of `parties`, the offerer first."""
+    life = terms.life()
     return Deed(
         mid,
-        (offerer, acceptor),
-        terms.cancel_until_ms or terms.start_ms,
-        terms.end_ms,
-        terms.due_ms or terms.end_ms,
+        parties,
+        life.cancel_until_ms,
+        life.fulfil_from_ms,
+        life.due_ms,
+        life.pending_minor,
+        parties[1] if life.pending_minor else "",
+        life.begins_ms,
+        life.done,
     )
 
 
 def committed(deed: Deed) -> History:
     """The life of a commitment at the deed."""
+    if deed.done:
+        return History(deed, State.FULFILLED)
     return History(deed, State.PENDING if deed.pending_minor else State.COMMITTED)
+
+
+def check_successor(old: Message, new: Message) -> None:
+    """The wish or offer `new` may take the place of what `old`, an OFFER, has agreed; raises ProtocolError
+    with LIF-16.
+    """
+    before, after = old.body, new.body
+    if not isinstance(before, Terms) or not isinstance(after, Wish | Terms) or new.supersedes != old.mid:
+        raise _error("LIF-16", "The message does not take the place of this commitment")
+    if before.life().pending_minor or before.life().done:
+        raise _error("LIF-16", f"The {before.kind} is not superseded: it is over, or to be voided first")
+    if before.kind != after.kind:
+        raise _error("LIF-16", f"A {before.kind} is not superseded by a {after.kind}")
+    if set(old.parties or (old.sender, old.recipient)) != set(new.parties or (new.sender, new.recipient)):
+        raise _error("LIF-16", "A commitment is superseded between its own parties only")
 
 
 def named_by(history: History, successor: bytes) -> History:
@@ -150,7 +177,7 @@ def body_of(message: Message) -> EventBody:
 
 
 def may_alone(deed: Deed, kind: EventKind, at_ms: int) -> bool:
-    """Whether one party's word is enough for this kind at that time."""
+    """Whether one party's word is enough for this kind at that time (a POST: the payee's, LIF-15)."""
     if kind in (EventKind.CANCEL, EventKind.VOID):
         return at_ms <= deed.cancel_until_ms
     return kind is not EventKind.SUPERSEDE
@@ -159,6 +186,11 @@ def may_alone(deed: Deed, kind: EventKind, at_ms: int) -> bool:
 def _check_request(history: History, message: Message, body: EventBody) -> None:
     if body.kind in _FIRST_PARTYS:
         raise _error("LIF-09", f"Nobody asks for {body.kind.value}")
+    pending_minor = history.deed.pending_minor
+    if body.kind is not EventKind.DISPUTE and bool(pending_minor) != (body.kind in _TWO_PHASE):
+        raise _error("LIF-11", f"Nobody asks for {body.kind.value} of such a commitment")
+    if body.kind is EventKind.POST:
+        _check_post(history.deed, body, {message.sender})
     _check_known(history, body.prev)
     made = [m for m in history.messages if m.sender == message.sender and body_of(m).seq == 0]
     if len(made) >= MAX_REQUESTS:
@@ -269,8 +301,14 @@ def _expire(history: History, message: Message, asked: list[Message]) -> None:
 
 
 def _post(history: History, message: Message, asked: list[Message]) -> None:
-    if not 0 < body_of(message).posted_minor <= history.deed.pending_minor:
+    _check_post(history.deed, body_of(message), {message.sender, *(request.sender for request in asked)})
+
+
+def _check_post(deed: Deed, body: EventBody, signers: set[str]) -> None:
+    if not 0 < body.posted_minor <= deed.pending_minor:
         raise _error("LIF-11", "A POST is of at most what is pending")
+    if deed.payee and deed.payee not in signers:
+        raise _error("LIF-15", "What was paid is the payee's word")
 
 
 def expires_ms(history: History) -> int:

@@ -16,16 +16,14 @@ from enum import Enum
 
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import GRACE_MS
+from indai.protocol.kinds.table import kind_of
 from indai.protocol.messages import (
-    MINUTE_MS,
-    Body,
-    MeetTerms,
-    MeetWish,
     Message,
     Move,
     ReceiptBody,
     RejectBody,
-    Window,
+    Terms,
+    Wish,
     WithdrawBody,
 )
 
@@ -87,6 +85,28 @@ class Thread:
         """Whether another COUNTER or OFFER fits: of MAX_MOVES one is kept for the ACCEPT (NEG-23)."""
         return sum(message.move in _TERMS for message in self.messages) < MAX_MOVES - 1
 
+    @property
+    def subject_matter(self) -> Wish | Terms:
+        """What the first message asks for, or offers."""
+        body = self.messages[0].body
+        if not isinstance(body, Wish | Terms):
+            raise RuntimeError("a thread begins with a wish or an offer")
+        return body
+
+    @property
+    def giver(self) -> str:
+        """Who gives, and so alone may offer (NEG-27); empty where either may."""
+        said = self.subject_matter
+        if not kind_of(said).one_gives:
+            return ""
+        begins = isinstance(said, Terms) or said.sender_gives is True
+        return self.initiator if begins else self.responder
+
+    @property
+    def supersedes(self) -> bytes:
+        """The mid of the commitment whose place this is to take; empty for none."""
+        return self.messages[0].supersedes
+
     def find(self, mid: bytes, move: Move) -> Message | None:
         """The message with this identity."""
         return next((message for message in self.messages if message.identity == (mid, move)), None)
@@ -126,6 +146,10 @@ def open_thread(first: Message) -> Thread:
         raise _error(
             Reason.ILLEGAL_MOVE, "NEG-10", f"A thread begins with PROPOSE or OFFER, not {first.move.name}"
         )
+    if isinstance(first.body, Terms) and not kind_of(first.body).opens:
+        what = f"An OFFER of this kind ({first.body.kind}) answers a PROPOSE"
+        raise _error(Reason.ILLEGAL_MOVE, "NEG-10", what)
+    _check_two(first)
     status = Status.PROPOSED if first.move is Move.PROPOSE else Status.OFFERED
     return Thread(first.thread, first.sender, first.recipient, (first,), status, first.recipient, first)
 
@@ -143,6 +167,9 @@ def apply(thread: Thread, message: Message, now_ms: int) -> Thread:
         raise _error(
             Reason.ILLEGAL_MOVE, "NEG-17", "An event belongs to a commitment, not to its negotiation"
         )
+    if message.move in (Move.QUERY, Move.ANSWER):
+        what = f"A {message.move.name} stands beside the threads, not in one"
+        raise _error(Reason.ILLEGAL_MOVE, "QRY-02", what)
     return _RULES[message.move](thread, message, now_ms)
 
 
@@ -181,6 +208,13 @@ def _check_parties(thread: Thread, message: Message) -> None:
         raise _error(
             Reason.ILLEGAL_MOVE, "NEG-11", "The message is not between the two parties of its thread"
         )
+    _check_two(message)
+
+
+def _check_two(message: Message) -> None:
+    if message.parties:
+        what = f"A commitment of {len(message.parties)} parties is not made in a thread of two"
+        raise _error(Reason.ILLEGAL_MOVE, "NEG-11", what)
 
 
 def _propose(thread: Thread, message: Message, now_ms: int) -> Thread:
@@ -191,7 +225,8 @@ def _counter_or_offer(thread: Thread, message: Message, now_ms: int) -> Thread:
     _check_answer(thread, message)
     if thread.status is Status.ACCEPTED:
         raise _error(Reason.ILLEGAL_MOVE, "NEG-14", "An acceptance is answered by RECEIPT or REJECT only")
-    if message.move is Move.OFFER and isinstance(thread.standing.body, MeetWish):
+    _check_matter(thread, message)
+    if message.move is Move.OFFER and isinstance(thread.standing.body, Wish):
         _check_within(thread.standing.body, message)
     if not thread.has_room:
         raise _error(Reason.TOO_MANY_MOVES, "NEG-23", f"A thread has at most {MAX_MOVES} moves")
@@ -308,8 +343,25 @@ def _check_open(thread: Thread, message: Message) -> None:
         raise _error(Reason.THREAD_CLOSED, "NEG-21", "The thread has ended")
 
 
-def _check_within(wish: MeetWish, message: Message) -> None:
-    if not isinstance(message.body, MeetTerms) or not wish.admits(message.body):
+def _check_matter(thread: Thread, message: Message) -> None:
+    """The message is about what the thread is about, and does not turn round who gives."""
+    body, matter = message.body, thread.subject_matter
+    if not isinstance(body, Wish | Terms) or body.kind != matter.kind:
+        raise _error(Reason.ILLEGAL_MOVE, "NEG-29", f"The thread is about {matter.kind}, and stays so")
+    if message.supersedes != thread.supersedes:
+        what = "A thread takes the place of one commitment, which its first message names"
+        raise _error(Reason.ILLEGAL_MOVE, "NEG-28", what)
+    if not thread.giver:
+        return
+    gives = message.sender == thread.giver
+    if isinstance(body, Terms) and not gives:
+        raise _error(Reason.ILLEGAL_MOVE, "NEG-27", "The one who gives makes the OFFER")
+    if isinstance(body, Wish) and body.sender_gives not in (None, gives):
+        raise _error(Reason.ILLEGAL_MOVE, "NEG-27", "A COUNTER does not turn round who gives")
+
+
+def _check_within(wish: Wish, message: Message) -> None:
+    if not isinstance(message.body, Terms) or not wish.admits(message.body):
         raise _error(
             Reason.ILLEGAL_MOVE, "NEG-15", "The OFFER lies outside the wish it answers; that is a COUNTER"
         )
@@ -317,32 +369,13 @@ def _check_within(wish: MeetWish, message: Message) -> None:
 
 def _is_progress(thread: Thread, message: Message) -> bool:
     """Whether the terms are new to the thread and, for a wish, leave room within what they answer."""
-    said = _gist(message.body)
-    if any(_gist(earlier.body) == said for earlier in thread.messages if earlier.move in _TERMS):
+    body, standing = message.body, thread.standing.body
+    if not isinstance(body, Wish | Terms) or not isinstance(standing, Wish | Terms):
         return False
-    return not isinstance(message.body, MeetWish) or _meets(message.body, _spans(thread.standing.body))
-
-
-def _gist(body: Body) -> tuple[object, ...]:
-    """What a repetition can't vary: a new title, UID or order of windows is no new proposal."""
-    duration = body.duration_minutes if isinstance(body, MeetWish) else 0
-    place = body.place if isinstance(body, MeetWish | MeetTerms) else ""
-    return duration, place, frozenset(_spans(body))
-
-
-def _spans(body: Body) -> tuple[Window, ...]:
-    if isinstance(body, MeetWish):
-        return body.windows
-    return (Window(body.start_ms, body.end_ms),) if isinstance(body, MeetTerms) else ()
-
-
-def _meets(wish: MeetWish, spans: tuple[Window, ...]) -> bool:
-    needed = wish.duration_minutes * MINUTE_MS
-    return any(
-        min(window.end_ms, span.end_ms) - max(window.start_ms, span.start_ms) >= needed
-        for window in wish.windows
-        for span in spans
-    )
+    before = [m.body for m in thread.messages if m.move in _TERMS and isinstance(m.body, Wish | Terms)]
+    if any(earlier.gist() == body.gist() for earlier in before):
+        return False
+    return not isinstance(body, Wish) or body.leaves_room(standing)
 
 
 def _record(thread: Thread, message: Message) -> Thread:

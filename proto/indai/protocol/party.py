@@ -15,16 +15,17 @@ from typing import TypeAlias
 from indai.protocol import party_life
 from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.header import GRACE_MS
+from indai.protocol.kinds.table import kind_of
 from indai.protocol.messages import (
     DAY_MS,
     MAX_OFFER_LIFE_MS,
     Body,
     HoldBody,
-    MeetTerms,
-    MeetWish,
     Message,
     Move,
     RejectBody,
+    Terms,
+    Wish,
     WithdrawBody,
 )
 from indai.protocol.negotiation import (
@@ -42,6 +43,7 @@ from indai.protocol.party_state import (
     Consult,
     Consume,
     Effect,
+    Enact,
     Event,
     HostAnswers,
     Outcome,
@@ -59,9 +61,9 @@ from indai.protocol.party_state import (
     Send,
     Sent,
     Side,
+    Succeeded,
     Tell,
     Tick,
-    WriteCalendar,
     begin_life,
 )
 
@@ -74,7 +76,6 @@ A HOLD has effect until its own deadline only, but belongs to both transcripts.
 """
 
 DECLINED = "DECLINED"
-NO_COMMON_SLOT = "NO_COMMON_SLOT"
 IMPASSE = "IMPASSE"
 
 Next: TypeAlias = tuple[Side, tuple[Effect, ...]]
@@ -104,6 +105,8 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
                 what = "There is no commitment here yet."
                 raise Refused(Reason.ILLEGAL_MOVE, what, hint="see: indai threads")
             return party_life.act(side, event, now_ms)
+        case Succeeded(mid):
+            return party_life.succeeded(side, mid)
         case OwnerAnswers(approved):
             return _owner_answers(side, approved, now_ms)
         case OwnerWithdraws():
@@ -127,17 +130,25 @@ def wakes_at(side: Side) -> int | None:
 
 
 def _start(event: OwnerStarts) -> Next:
-    side = Side(Role.INITIATOR, event.owner, event.peer, event.thread, Phase.NEGOTIATING)
+    side = Side(
+        Role.INITIATOR,
+        event.owner,
+        event.peer,
+        event.thread,
+        Phase.NEGOTIATING,
+        terms=event.wish,
+        supersedes=event.supersedes,
+    )
     return _consult(side, _to_sign(event.wish), event.wish, approved=False)
 
 
-def _consult(side: Side, question: Question, terms: MeetWish | MeetTerms, *, approved: bool) -> Next:
+def _consult(side: Side, question: Question, terms: Wish | Terms, *, approved: bool) -> Next:
     asked = replace(side, phase=Phase.NEGOTIATING, question=question, terms=terms, approved=approved)
     return asked, (Consult(question, terms, approved),)
 
 
-def _to_sign(terms: MeetWish | MeetTerms) -> Question:
-    return Question.PROPOSE_WISH if isinstance(terms, MeetWish) else Question.SIGN_TERMS
+def _to_sign(terms: Wish | Terms) -> Question:
+    return Question.PROPOSE_WISH if isinstance(terms, Wish) else Question.SIGN_TERMS
 
 
 def _host_answers(side: Side, answer: HostAnswers, now_ms: int) -> Next:
@@ -148,34 +159,35 @@ def _host_answers(side: Side, answer: HostAnswers, now_ms: int) -> Next:
     side = replace(side, question=None, approved=False)
     if answer.outcome is Outcome.REFUSE:
         wish = side.thread.standing.body if side.thread else None
-        if approved and question is Question.SIGN_TERMS and isinstance(wish, MeetWish):
-            # The slot the owner approved was taken meanwhile: the choice, and the question, begin anew
-            # (NEG-34).
-            return _consult(side, Question.CHOOSE_SLOT, wish, approved=False)
+        if approved and question is Question.SIGN_TERMS and isinstance(wish, Wish):
+            # What the owner approved was taken meanwhile: the choice, and the question, begin anew (NEG-34).
+            return _consult(side, Question.CHOOSE_TERMS, wish, approved=False)
         return _refuse(side, answer.reason, answer.sentence)
     if answer.outcome is Outcome.ASK or (approved and terms != shown):
         return _ask(side, terms, now_ms)
     return _sign(side, terms, answer.offer_life_ms, now_ms)
 
 
-def _sign(side: Side, terms: MeetWish | MeetTerms, offer_life_ms: int, now_ms: int) -> Next:
+def _sign(side: Side, terms: Wish | Terms, offer_life_ms: int, now_ms: int) -> Next:
     thread = side.thread
     offer = thread.offer if thread else None
     if thread and not thread.has_room and not (offer and terms == offer.body):
         return _refuse(side, IMPASSE)
-    if isinstance(terms, MeetWish):
+    if isinstance(terms, Wish):
         return _send(side, Move.COUNTER if thread else Move.PROPOSE, terms, WISH_LIFE_MS)
     if offer:
         return _accept(side, offer, terms, now_ms)
-    life_ms = min(offer_life_ms, MAX_OFFER_LIFE_MS, terms.start_ms - now_ms)
+    if thread and thread.giver not in ("", side.owner):
+        raise RuntimeError("the one who gives makes the offer: answer with a wish")
+    life_ms = min(offer_life_ms, MAX_OFFER_LIFE_MS, terms.sign_by_ms() - now_ms)
     if life_ms <= 0:
-        return _refuse(side, NO_COMMON_SLOT)
+        return _refuse(side, kind_of(terms).unavailable)
     reserving = replace(side, offer=OfferState.OPEN, reserved=terms)
     side, effects = _send(reserving, Move.OFFER, terms, life_ms)
-    return side, (Reserve(terms), *effects)
+    return side, (Reserve(terms, terms.holdings(first=True)), *effects)
 
 
-def _accept(side: Side, offer: Message, terms: MeetTerms, now_ms: int) -> Next:
+def _accept(side: Side, offer: Message, terms: Terms, now_ms: int) -> Next:
     if terms != offer.body:
         raise RuntimeError(
             "an ACCEPT carries no terms of its own: answer an offer with its terms or with a wish"
@@ -183,11 +195,11 @@ def _accept(side: Side, offer: Message, terms: MeetTerms, now_ms: int) -> Next:
     if now_ms >= offer.expires_at_ms:
         return _refuse(side, LAPSED)
     side, effects = _send(replace(side, reserved=terms), Move.ACCEPT, terms, offer.expires_at_ms - now_ms)
-    return side, (Reserve(terms), *effects)
+    return side, (Reserve(terms, terms.holdings(first=False)), *effects)
 
 
-def _ask(side: Side, terms: MeetWish | MeetTerms, now_ms: int) -> Next:
-    """Ask our owner, and tell the peer once a turn to wait. A HOLD never outlives the offer or the slot."""
+def _ask(side: Side, terms: Wish | Terms, now_ms: int) -> Next:
+    """Ask our owner, and tell the peer once a turn to wait. A HOLD never outlives the offer, or its use."""
     limits = [now_ms + ASK_LIFE_MS, _begins(terms)]
     thread = side.thread
     held = thread.held_by(side.owner) if thread else None
@@ -250,7 +262,13 @@ def _receive(side: Side | None, message: Message, now_ms: int) -> Next:
     if side is None:
         thread = open_thread(message)
         side = Side(
-            Role.RESPONDER, message.recipient, message.sender, message.thread, Phase.NEGOTIATING, thread
+            Role.RESPONDER,
+            message.recipient,
+            message.sender,
+            message.thread,
+            Phase.NEGOTIATING,
+            thread,
+            supersedes=message.supersedes,
         )
         return _our_turn(side, now_ms)
     if message.move is Move.EVENT:
@@ -295,9 +313,9 @@ def _our_turn(side: Side, now_ms: int) -> Next:
     if side.thread is None:
         raise RuntimeError("there is nothing to answer")
     standing = side.thread.standing
-    if isinstance(standing.body, MeetWish):
-        return _consult(side, Question.CHOOSE_SLOT, standing.body, approved=False)
-    if not isinstance(standing.body, MeetTerms):
+    if isinstance(standing.body, Wish):
+        return _consult(side, Question.CHOOSE_TERMS, standing.body, approved=False)
+    if not isinstance(standing.body, Terms):
         raise RuntimeError("what stands is neither a wish nor an offer")
     if now_ms >= standing.expires_at_ms:
         return _refuse(side, LAPSED)
@@ -344,12 +362,13 @@ def _lapse_offer(side: Side) -> Next:
 
 def _committed(side: Side, thread: Thread) -> Next:
     terms = thread.standing.body
-    if side.reserved is None or not isinstance(terms, MeetTerms):
+    if side.reserved is None or not isinstance(terms, Terms):
         raise RuntimeError("a commitment without a reservation")
     done = replace(side, phase=Phase.COMMITTED, reserved=None, terms=terms, question=None, deadline_ms=0)
     done = replace(done, life=begin_life(thread))
     mid = thread.standing.mid
-    return done, (Consume(terms), WriteCalendar(terms), Commit(mid), Tell("The meeting is confirmed."))
+    confirmed = Tell(f"The {kind_of(terms).noun} is confirmed.")
+    return done, (Consume(terms), Enact(terms), Commit(mid), confirmed)
 
 
 def _receive_reject(side: Side, message: Message) -> Next:
@@ -373,7 +392,7 @@ def _after_the_end(side: Side, thread: Thread, message: Message) -> Next:
     left."""
     if thread.status is Status.COMMITTED and message.move is Move.WITHDRAW:
         receipt = next(m for m in thread.messages if m.move is Move.RECEIPT)
-        return side, (Resend(receipt.mid), Tell("The other side asks to cancel the meeting."))
+        return side, (Resend(receipt.mid), Tell(f"The other side asks to cancel the {_noun(side)}."))
     takes_turn = message.move in (Move.COUNTER, Move.OFFER) or thread.status is Status.ACCEPTED
     if takes_turn and not thread.status.ended and thread.turn == side.owner:
         return _send(side, Move.REJECT, RejectBody(LAPSED), ANSWER_LIFE_MS)
@@ -388,7 +407,8 @@ def _send(side: Side, move: Move, body: Body | None, life_ms: int, in_reply_to: 
         raise RuntimeError("one message is sent at a time")
     if in_reply_to is None:
         in_reply_to = side.thread.standing.mid if side.thread else b""
-    return replace(side, sending=move), (Send(move, body, in_reply_to, life_ms),)
+    supersedes = side.supersedes if isinstance(body, Wish | Terms) and move is not Move.ACCEPT else b""
+    return replace(side, sending=move), (Send(move, body, in_reply_to, life_ms, supersedes),)
 
 
 def _sent(side: Side, message: Message, now_ms: int) -> Next:
@@ -417,7 +437,7 @@ def _tick(side: Side, now_ms: int) -> Next:
         # Only the offerer's word frees the slot (NEG-31): it may have committed, and its RECEIPT be on the
         # way.
         doubtful = replace(side, phase=Phase.IN_DOUBT)
-        return doubtful, (Tell("The other side has not confirmed in time; the slot stays reserved."),)
+        return doubtful, (Tell("The other side has not confirmed in time; what is reserved stays so."),)
     return _end(side, Phase.LAPSED, LAPSED)
 
 
@@ -433,7 +453,7 @@ def _waits_until(thread: Thread) -> int:
 def _end(side: Side, phase: Phase, reason: str = "") -> Next:
     side, released = _release(side)
     ended = replace(side, phase=phase, reason=reason, question=None, approved=False, deadline_ms=0)
-    return ended, (*released, Tell(_ENDS[phase]))
+    return ended, (*released, Tell(_ENDS[phase].format(noun=_noun(side))))
 
 
 def _release(side: Side) -> Next:
@@ -449,15 +469,18 @@ def _has_withdrawn(side: Side) -> bool:
     return any(m.move is Move.WITHDRAW and m.sender == side.owner for m in messages)
 
 
-def _begins(terms: MeetWish | MeetTerms) -> int:
+def _begins(terms: Wish | Terms) -> int:
     """The last moment at which what is asked can still begin, ms."""
-    if isinstance(terms, MeetTerms):
-        return terms.start_ms
-    return max(window.end_ms for window in terms.windows)
+    return terms.sign_by_ms() if isinstance(terms, Terms) else terms.answer_by_ms()
+
+
+def _noun(side: Side) -> str:
+    said = side.thread.subject_matter if side.thread else side.terms
+    return kind_of(said).noun if said else "matter"
 
 
 _ENDS = {
-    Phase.REJECTED: "The meeting was refused.",
+    Phase.REJECTED: "The {noun} was refused.",
     Phase.WITHDRAWN: "The request was taken back.",
     Phase.LAPSED: "The request ran out of time.",
 }

@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 from indai.protocol.errors import Reason, Refused
 from indai.protocol.header import GRACE_MS
+from indai.protocol.kinds.base import Kind
+from indai.protocol.kinds.table import kind_of
 from indai.protocol.lifecycle import (
     OVERDUE_GRACE_MS,
     History,
@@ -21,10 +23,10 @@ from indai.protocol.lifecycle import (
     body_of,
     expires_ms,
     may_alone,
+    named_by,
 )
-from indai.protocol.messages import DAY_MS, MINUTE_MS, EventBody, EventKind, MeetTerms, Message, Move
+from indai.protocol.messages import DAY_MS, MINUTE_MS, EventBody, EventKind, Message, Move, Terms
 from indai.protocol.party_state import (
-    CancelCalendar,
     Effect,
     OwnerActs,
     Record,
@@ -33,6 +35,7 @@ from indai.protocol.party_state import (
     Side,
     Tell,
     Unbook,
+    Undo,
 )
 
 REMIND_BEFORE_MS = 15 * MINUTE_MS
@@ -63,16 +66,34 @@ def act(side: Side, wanted: OwnerActs, now_ms: int) -> Next:
     if history.state.ended and kind is not EventKind.DISPUTE:
         what = f"The commitment is {history.state.value.lower()} already."
         raise Refused(Reason.THREAD_CLOSED, what, hint="see: indai commitments --all")
+    two_phase = kind in (EventKind.POST, EventKind.VOID)
+    if kind is not EventKind.DISPUTE and two_phase != bool(history.deed.pending_minor):
+        what = f"A {kind.value} is not said of a {_kind(side).noun}."
+        raise Refused(Reason.ILLEGAL_MOVE, what, hint="what is pending is posted or voided")
     if kind is EventKind.FULFIL and now_ms < history.deed.fulfil_from_ms:
-        raise Refused(Reason.ILLEGAL_MOVE, "The meeting is not over yet.", hint="try again when it is")
+        what = f"The {_kind(side).noun} is not over yet."
+        raise Refused(Reason.ILLEGAL_MOVE, what, hint="try again when it is")
     if kind is EventKind.DISPUTE and side.owner in history.disputed:
         return side, ()
     asked = history.requested(side.peer, kind) if kind is not EventKind.DISPUTE else None
-    if history.sequencer == side.owner and (asked or may_alone(history.deed, kind, now_ms)):
+    if history.sequencer == side.owner and (asked or _may_alone(side, kind, now_ms)):
         return _number(side, kind, asked, wanted)
+    if kind is EventKind.POST and history.sequencer == side.owner:
+        what = "What was paid is for the payee to say."
+        raise Refused(Reason.ILLEGAL_MOVE, what, hint="wait for its word, or dispute")
     if history.requested(side.owner, kind):
         return side, (Tell("The other side has been asked already."),)
     return _ask(side, wanted)
+
+
+def succeeded(side: Side, mid: bytes) -> Next:
+    """Another commitment of the same parties stands and names this one; the first party says so at once."""
+    history = named_by(_life(side), mid)
+    side = replace(side, life=history)
+    if history.state not in (State.COMMITTED, State.OVERDUE) or history.sequencer != side.owner:
+        return side, ()
+    seq = len(history.chain) + 1
+    return _send(side, EventBody(history.deed.mid, EventKind.SUPERSEDE, seq, history.last, superseded_by=mid))
 
 
 def sent(side: Side, message: Message, now_ms: int) -> Next:
@@ -80,23 +101,24 @@ def sent(side: Side, message: Message, now_ms: int) -> Next:
     side = replace(side, life=apply(_life(side), message, now_ms), sending=None)
     if body_of(message).seq:
         return side, (Record(message.mid), *_consequences(side, message))
-    return side, (Tell(_ASKED[body_of(message).kind]),)
+    return side, (Tell(_say(side, _ASKED[body_of(message).kind])),)
 
 
 def tick(side: Side, now_ms: int) -> Next:
     """Time has passed: a reminder, what is past due, what was asked for in vain."""
     history, terms = _life(side), _terms(side)
-    if not side.reminded and not history.state.ended and now_ms >= terms.start_ms - REMIND_BEFORE_MS:
-        soon = (Remind(terms),) if now_ms < terms.start_ms else ()
+    begins_ms = history.deed.begins_ms
+    if _to_remind(side) and now_ms >= begins_ms - REMIND_BEFORE_MS:
+        soon = (Remind(terms),) if now_ms < begins_ms else ()
         return replace(side, reminded=True), soon
     unheard = _unheard(side)
     if unheard and now_ms >= unheard.issued_at_ms + DISPUTE_WAIT_MS:
-        return _number(side, EventKind.DISPUTE, None, OwnerActs(EventKind.DISPUTE, **_said(unheard)))
+        return _number(side, EventKind.DISPUTE, None, _said(unheard))
     if history.sequencer != side.owner or history.state.ended:
         return side, ()
     if history.state is State.COMMITTED and now_ms >= history.deed.due_ms + OVERDUE_GRACE_MS:
         return _number(side, EventKind.OVERDUE, None)
-    if history.state is State.OVERDUE and now_ms >= expires_ms(history):
+    if history.state in (State.OVERDUE, State.PENDING) and now_ms >= expires_ms(history):
         return _number(side, EventKind.EXPIRE, None)
     return side, ()
 
@@ -104,14 +126,14 @@ def tick(side: Side, now_ms: int) -> Next:
 def wakes_at(side: Side) -> int | None:
     """When `tick` has something to do next, ms; None for never."""
     history, due = _life(side), []
-    if not side.reminded and not history.state.ended:
-        due.append(_terms(side).start_ms - REMIND_BEFORE_MS)
+    if _to_remind(side):
+        due.append(history.deed.begins_ms - REMIND_BEFORE_MS)
     unheard = _unheard(side)
     if unheard:
         due.append(unheard.issued_at_ms + DISPUTE_WAIT_MS)
     if history.sequencer == side.owner and not history.state.ended:
-        overdue = history.state is State.OVERDUE
-        due.append(expires_ms(history) if overdue else history.deed.due_ms + OVERDUE_GRACE_MS)
+        waits = history.state is State.COMMITTED
+        due.append(history.deed.due_ms + OVERDUE_GRACE_MS if waits else expires_ms(history))
     return min(due, default=None)
 
 
@@ -123,12 +145,14 @@ def _answer(side: Side, request: Message, now_ms: int) -> Next:
         return side, ()  # it crossed what ended it
     if kind is EventKind.DISPUTE and request.sender in history.disputed:
         return side, ()
-    words = (Tell(_WISHES.get(kind, "The other side wants a change.")),)
+    words = (Tell(_say(side, _WISHES.get(kind, "The other side wants a change."))),)
     if history.sequencer != side.owner:
         return side, words
     agreed = history.requested(side.owner, kind) is not None
     in_time = may_alone(history.deed, kind, max(request.issued_at_ms, now_ms - GRACE_MS))
     early = kind is EventKind.FULFIL and now_ms < history.deed.fulfil_from_ms
+    if kind is EventKind.POST:
+        in_time = history.deed.payee in ("", request.sender)  # the payee admits it
     if early or kind is EventKind.SUPERSEDE or not (agreed or in_time):
         return side, words
     return _number(side, kind, request)
@@ -138,19 +162,38 @@ def _number(side: Side, kind: EventKind, asked: Message | None, wanted: OwnerAct
     """Send the next event; a DISPUTE of another party than the first stands beside it."""
     history = _life(side)
     requests = (asked.mid,) if asked else ()
-    reason, sentence = (wanted.reason, wanted.sentence) if wanted else ("", "")
+    said = wanted or OwnerActs(kind)
     if asked and wanted is None:
-        reason, sentence = body_of(asked).reason, body_of(asked).sentence
-    seq = len(history.chain) + 1
-    return _send(side, EventBody(history.deed.mid, kind, seq, history.last, requests, reason, sentence))
+        said = _said(asked)
+    posted = body_of(asked).posted_minor if asked else said.posted_minor
+    event = EventBody(
+        history.deed.mid,
+        kind,
+        len(history.chain) + 1,
+        history.last,
+        requests,
+        said.reason,
+        said.sentence,
+        posted_minor=posted,
+        outcome=said.outcome if kind is EventKind.FULFIL else "",
+    )
+    return _send(side, event)
 
 
 def _ask(side: Side, wanted: OwnerActs) -> Next:
     history = _life(side)
-    return _send(
-        side,
-        EventBody(history.deed.mid, wanted.kind, 0, history.last, (), wanted.reason, wanted.sentence),
+    event = EventBody(
+        history.deed.mid,
+        wanted.kind,
+        0,
+        history.last,
+        (),
+        wanted.reason,
+        wanted.sentence,
+        posted_minor=wanted.posted_minor,
+        outcome=wanted.outcome,
     )
+    return _send(side, event)
 
 
 def _send(side: Side, body: EventBody) -> Next:
@@ -162,16 +205,17 @@ def _send(side: Side, body: EventBody) -> Next:
 def _consequences(side: Side, event: Message) -> tuple[Effect, ...]:
     """What an event does on this side, whoever signed it."""
     kind = body_of(event).kind
-    told = Tell(_HAPPENED[kind])
-    if kind in (EventKind.CANCEL, EventKind.SUPERSEDE):
+    told = Tell(_say(side, _HAPPENED[kind]))
+    unpaid = kind is EventKind.EXPIRE and _life(side).deed.pending_minor
+    if kind in (EventKind.CANCEL, EventKind.SUPERSEDE, EventKind.VOID) or unpaid:
         terms = _terms(side)
-        return Unbook(terms), CancelCalendar(terms), told
+        return Unbook(terms), Undo(terms), told
     return (told,)
 
 
 def _is_done(history: History, owner: str, kind: EventKind) -> bool:
     """Whether what the owner wants has happened: asking again changes nothing."""
-    done = {EventKind.FULFIL: State.FULFILLED, EventKind.CANCEL: State.CANCELLED}.get(kind)
+    done = _DONE.get(kind)
     return history.state is done or (kind is EventKind.DISPUTE and owner in history.disputed)
 
 
@@ -183,9 +227,22 @@ def _unheard(side: Side) -> Message | None:
     return history.requested(side.owner, EventKind.DISPUTE)
 
 
-def _said(message: Message) -> dict[str, str]:
-    body = body_of(message)
-    return {"reason": body.reason, "sentence": body.sentence}
+def _said(request: Message) -> OwnerActs:
+    """The words of a request, for the event that follows from it."""
+    body = body_of(request)
+    return OwnerActs(body.kind, body.reason, body.sentence, body.outcome, body.posted_minor)
+
+
+def _may_alone(side: Side, kind: EventKind, now_ms: int) -> bool:
+    deed = _life(side).deed
+    if kind is EventKind.POST:
+        return deed.payee in ("", side.owner)
+    return may_alone(deed, kind, now_ms)
+
+
+def _to_remind(side: Side) -> bool:
+    history = _life(side)
+    return bool(history.deed.begins_ms) and not side.reminded and not history.state.ended
 
 
 def _life(side: Side) -> History:
@@ -194,28 +251,47 @@ def _life(side: Side) -> History:
     return side.life
 
 
-def _terms(side: Side) -> MeetTerms:
-    if not isinstance(side.terms, MeetTerms):
+def _terms(side: Side) -> Terms:
+    if not isinstance(side.terms, Terms):
         raise RuntimeError("a commitment without terms")
     return side.terms
 
 
+def _kind(side: Side) -> Kind:
+    return kind_of(_terms(side))
+
+
+def _say(side: Side, words: str) -> str:
+    kind = _kind(side)
+    return words.format(noun=kind.noun, kept=kind.kept)
+
+
+_DONE = {
+    EventKind.FULFIL: State.FULFILLED,
+    EventKind.CANCEL: State.CANCELLED,
+    EventKind.POST: State.POSTED,
+    EventKind.VOID: State.VOIDED,
+}
 _HAPPENED = {
-    EventKind.FULFIL: "The meeting took place.",
-    EventKind.CANCEL: "The meeting was cancelled.",
-    EventKind.SUPERSEDE: "Another meeting takes this one's place.",
-    EventKind.EXPIRE: "Nobody said that the meeting took place; the matter is closed.",
-    EventKind.OVERDUE: "Nobody has said yet that the meeting took place.",
+    EventKind.FULFIL: "The {noun} {kept}.",
+    EventKind.CANCEL: "The {noun} was cancelled.",
+    EventKind.SUPERSEDE: "Another {noun} takes this one's place.",
+    EventKind.EXPIRE: "Nobody said that the {noun} {kept}; the matter is closed.",
+    EventKind.OVERDUE: "Nobody has said yet that the {noun} {kept}.",
     EventKind.DISPUTE: "What was agreed here is disputed.",
     EventKind.POST: "The amount was paid.",
     EventKind.VOID: "Nothing will be paid.",
 }
 _ASKED = {
-    EventKind.FULFIL: "The other side is asked to record that the meeting took place.",
-    EventKind.CANCEL: "The other side is asked to cancel the meeting.",
+    EventKind.FULFIL: "The other side is asked to record that the {noun} {kept}.",
+    EventKind.CANCEL: "The other side is asked to cancel the {noun}.",
     EventKind.DISPUTE: "The other side is asked to record your objection.",
+    EventKind.POST: "The other side is asked to record that the amount was paid.",
+    EventKind.VOID: "The other side is asked to call the {noun} off.",
 }
 _WISHES = {
-    EventKind.CANCEL: "The other side asks to cancel the meeting; cancel it too if you agree.",
-    EventKind.FULFIL: "The other side says that the meeting took place.",
+    EventKind.CANCEL: "The other side asks to cancel the {noun}; cancel it too if you agree.",
+    EventKind.FULFIL: "The other side says that the {noun} {kept}.",
+    EventKind.POST: "The other side says that the amount was paid.",
+    EventKind.VOID: "The other side asks to call the {noun} off; do it too if you agree.",
 }

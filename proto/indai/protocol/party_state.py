@@ -13,24 +13,20 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from indai.protocol import lifecycle
-from indai.protocol.lifecycle import History, deed_of_meeting
+from indai.protocol.kinds.base import Holding
+from indai.protocol.lifecycle import History, deed_of
 from indai.protocol.messages import (
     END_OF_TIME_MS,
     MAX_OFFER_LIFE_MS,
     Body,
-    EventBody,
     EventKind,
-    HoldBody,
-    MeetTerms,
-    MeetWish,
     Message,
     Move,
-    ReceiptBody,
-    RejectBody,
-    Window,
-    WithdrawBody,
+    Terms,
+    Wish,
 )
 from indai.protocol.negotiation import OfferState, Thread, apply, open_thread
+from indai.protocol.party_json import body_from_json, body_to_json, message_from_json, message_to_json
 
 
 class Role(Enum):
@@ -60,15 +56,15 @@ class Phase(Enum):
 
 
 class Question(Enum):
-    """What the host is asked: may this be proposed, which slot fits, may these terms be signed."""
+    """What the host is asked: may this be proposed, what would answer it, may these terms be signed."""
 
     PROPOSE_WISH = "PROPOSE_WISH"
-    CHOOSE_SLOT = "CHOOSE_SLOT"
+    CHOOSE_TERMS = "CHOOSE_TERMS"
     SIGN_TERMS = "SIGN_TERMS"
 
 
 class Outcome(Enum):
-    """What policy and calendar say."""
+    """What policy, and what there is to give, say."""
 
     PERMIT = "PERMIT"
     ASK = "ASK"
@@ -77,13 +73,14 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnerStarts:
-    """Our owner wants a meeting: a wish, or concrete terms for a single round trip. `thread` is a fresh
-    UUIDv7."""
+    """Our owner wants something: a wish, or concrete terms for a single round trip. `thread` is a fresh
+    UUIDv7; `supersedes` the mid of the commitment whose place this is to take, empty for none."""
 
-    wish: MeetWish | MeetTerms
+    wish: Wish | Terms
     thread: bytes
     owner: str
     peer: str
+    supersedes: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +94,13 @@ class Received:
 class HostAnswers:
     """The answer to a Consult.
 
-    `terms`: the slot chosen, or a wish to counter with; None means exactly what was consulted about.
+    `terms`: the terms chosen, or a wish to counter with; None means exactly what was consulted about.
     `reason` and `sentence` go to the peer when the outcome is REFUSE, so neither may tell the rule behind
     it.
     """
 
     outcome: Outcome
-    terms: MeetWish | MeetTerms | None = None
+    terms: Wish | Terms | None = None
     reason: str = "POLICY_DENIED"
     sentence: str = ""
     offer_life_ms: int = MAX_OFFER_LIFE_MS
@@ -123,12 +120,23 @@ class OwnerWithdraws:
 
 @dataclass(frozen=True, slots=True)
 class OwnerActs:
-    """Our owner says FULFIL, CANCEL or DISPUTE of what was agreed; `reason` is a name in capitals or
-    empty."""
+    """Our owner, or for a POST or VOID our payment provider, says this of what was agreed.
+
+    `reason` is a name in capitals or empty; `outcome` goes with FULFIL, `posted_minor` with POST.
+    """
 
     kind: EventKind
     reason: str = ""
     sentence: str = ""
+    outcome: str = ""
+    posted_minor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The commitment `mid`, of the same parties, stands and names ours: it takes our commitment's place."""
+
+    mid: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +152,17 @@ class Tick:
 
 
 Event: TypeAlias = (
-    OwnerStarts | Received | HostAnswers | OwnerAnswers | OwnerWithdraws | OwnerActs | Sent | Tick
+    OwnerStarts | Received | HostAnswers | OwnerAnswers | OwnerWithdraws | OwnerActs | Succeeded | Sent | Tick
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Consult:
-    """Ask policy and calendar, and feed HostAnswers back in the same transaction. `approved`: our owner
-    said yes."""
+    """Ask policy and the kind's own module, and feed HostAnswers back in the same transaction. `approved`:
+    our owner said yes."""
 
     question: Question
-    terms: MeetWish | MeetTerms
+    terms: Wish | Terms
     approved: bool = False
 
 
@@ -170,6 +178,7 @@ class Send:
     body: Body | None
     in_reply_to: bytes
     expires_in_ms: int
+    supersedes: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,29 +188,31 @@ class AskOwner:
     The question is void once the phase is no longer ASKING_OWNER.
     """
 
-    terms: MeetWish | MeetTerms
+    terms: Wish | Terms
     deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Hold the slot for this thread; the transaction fails when it is taken."""
+    """Hold what our signature under `terms` needs (slot, stock, money; perhaps nothing) for this thread; the
+    transaction fails when it is not to be had."""
 
-    terms: MeetTerms
+    terms: Terms
+    holdings: tuple[Holding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """The reservation has become a meeting."""
+    """What is reserved belongs to a commitment now."""
 
-    terms: MeetTerms
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """Give the reservation back."""
 
-    terms: MeetTerms
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +223,11 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteCalendar:
-    """Write the event, idempotent by its UID, after the transaction."""
+class Enact:
+    """Do what follows from the commitment (a meeting: write the event), idempotent, after the
+    transaction."""
 
-    terms: MeetTerms
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,23 +253,24 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Unbook:
-    """The slot of a meeting that was agreed is free again."""
+    """What was reserved for a commitment is free again."""
 
-    terms: MeetTerms
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
-class CancelCalendar:
-    """Mark the event as cancelled, idempotent by its UID, after the transaction."""
+class Undo:
+    """Take back what Enact has done (a meeting: mark the event as cancelled), idempotent, after the
+    transaction."""
 
-    terms: MeetTerms
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Remind:
-    """Tell our owner that this begins soon."""
+    """Tell our owner that this begins soon, or is due."""
 
-    terms: MeetTerms
+    terms: Terms
 
 
 Effect: TypeAlias = (
@@ -268,12 +281,12 @@ Effect: TypeAlias = (
     | Consume
     | Release
     | Commit
-    | WriteCalendar
+    | Enact
     | Tell
     | Resend
     | Record
     | Unbook
-    | CancelCalendar
+    | Undo
     | Remind
 )
 
@@ -282,10 +295,10 @@ Effect: TypeAlias = (
 class Side:
     """One party's state. `thread` is None until our first message is signed.
 
-    `terms` is what the host or our owner was last asked about, `reserved` the slot we hold, `offer` the
-    decision about our own offer, `deadline_ms` our owner's,
-    `life` what has happened since the deed. `question`, `approved` and `sending` are set
-    only between the steps of one transaction, never in a stored state.
+    `terms` is what the host or our owner was last asked about, `reserved` what we hold a reservation for,
+    `offer` the decision about our own offer, `deadline_ms` our owner's, `life` what has happened since the
+    deed, `supersedes` the commitment whose place this is to take. `question`, `approved` and `sending` are
+    set only between the steps of one transaction, never in a stored state.
     """
 
     role: Role
@@ -294,13 +307,14 @@ class Side:
     thread_id: bytes
     phase: Phase
     thread: Thread | None = None
-    terms: MeetWish | MeetTerms | None = None
-    reserved: MeetTerms | None = None
+    terms: Wish | Terms | None = None
+    reserved: Terms | None = None
     offer: OfferState | None = None
     deadline_ms: int = 0
     reason: str = ""
     life: History | None = None
     reminded: bool = False
+    supersedes: bytes = b""
     question: Question | None = None
     approved: bool = False
     sending: Move | None = None
@@ -309,33 +323,35 @@ class Side:
         """The state as JSON with sorted keys; raises RuntimeError in the middle of a transaction's steps."""
         if self.question is not None or self.sending is not None:
             raise RuntimeError("a Consult or a Send is still unanswered")
-        fields = {
+        fields: dict[str, Any] = {
             "version": 1,
             "role": self.role.value,
             "owner": self.owner,
             "peer": self.peer,
             "thread_id": self.thread_id.hex(),
             "phase": self.phase.value,
-            "messages": [_message_to_json(message) for message in self.thread.messages]
-            if self.thread
-            else [],
-            "terms": _body_to_json(self.terms),
-            "reserved": _body_to_json(self.reserved),
+            "messages": [message_to_json(message) for message in self.thread.messages] if self.thread else [],
+            "terms": body_to_json(self.terms),
+            "reserved": body_to_json(self.reserved),
             "offer": self.offer.value if self.offer else None,
             "deadline_ms": self.deadline_ms,
             "reason": self.reason,
-            "events": [_message_to_json(message) for message in self.life.messages] if self.life else [],
+            "events": [message_to_json(message) for message in self.life.messages] if self.life else [],
             "reminded": self.reminded,
         }
+        if self.supersedes:
+            fields["supersedes"] = self.supersedes.hex()
+        if self.life and self.life.successors:
+            fields["successors"] = sorted(mid.hex() for mid in self.life.successors)
         return json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Side:
         """The state that `to_json` wrote (or the same JSON after a round through jsonb)."""
         fields = json.loads(text)
-        reserved = _body_from_json(fields["reserved"])
-        terms = _body_from_json(fields["terms"])
-        thread = _fold([_message_from_json(message) for message in fields["messages"]])
+        reserved = body_from_json(fields["reserved"])
+        terms = body_from_json(fields["terms"])
+        thread = _fold([message_from_json(message) for message in fields["messages"]])
         return cls(
             role=Role(fields["role"]),
             owner=fields["owner"],
@@ -343,15 +359,14 @@ class Side:
             thread_id=bytes.fromhex(fields["thread_id"]),
             phase=Phase(fields["phase"]),
             thread=thread,
-            terms=terms if isinstance(terms, MeetWish | MeetTerms) else None,
-            reserved=reserved if isinstance(reserved, MeetTerms) else None,
+            terms=terms if isinstance(terms, Wish | Terms) else None,
+            reserved=reserved if isinstance(reserved, Terms) else None,
             offer=OfferState(fields["offer"]) if fields["offer"] else None,
             deadline_ms=fields["deadline_ms"],
             reason=fields["reason"],
-            life=_relive(thread, fields.get("events", []))
-            if fields["phase"] == Phase.COMMITTED.value
-            else None,
+            life=_relive(thread, fields) if fields["phase"] == Phase.COMMITTED.value else None,
             reminded=fields.get("reminded", False),
+            supersedes=bytes.fromhex(fields.get("supersedes", "")),
         )
 
     def knows(self, message: Message) -> bool:
@@ -364,18 +379,20 @@ class Side:
 def begin_life(thread: Thread) -> History:
     """The life of what the thread has agreed; raises RuntimeError if nothing was."""
     offer = thread.offer
-    if offer is None or not isinstance(offer.body, MeetTerms):
+    if offer is None or not isinstance(offer.body, Terms):
         raise RuntimeError("nothing was agreed")
-    return lifecycle.committed(deed_of_meeting(offer.mid, offer.sender, offer.recipient, offer.body))
+    return lifecycle.committed(deed_of(offer.mid, (offer.sender, offer.recipient), offer.body))
 
 
-def _relive(thread: Thread | None, events: list[dict[str, Any]]) -> History:
+def _relive(thread: Thread | None, fields: dict[str, Any]) -> History:
     """The life again. Nothing is from the future here: it was judged when it came."""
     if thread is None:
         raise RuntimeError("nothing was agreed")
     history = begin_life(thread)
-    for fields in events:
-        history = lifecycle.apply(history, _message_from_json(fields), END_OF_TIME_MS)
+    for mid in fields.get("successors", []):
+        history = lifecycle.named_by(history, bytes.fromhex(mid))
+    for event in fields.get("events", []):
+        history = lifecycle.apply(history, message_from_json(event), END_OF_TIME_MS)
     return history
 
 
@@ -387,104 +404,3 @@ def _fold(messages: list[Message]) -> Thread | None:
     for message in messages[1:]:
         thread = apply(thread, message, 0)
     return thread
-
-
-_BODIES: dict[str, type[Any]] = {
-    "wish": MeetWish,
-    "terms": MeetTerms,
-    "receipt": ReceiptBody,
-    "hold": HoldBody,
-    "reject": RejectBody,
-    "withdraw": WithdrawBody,
-}
-_NAMES = {body: name for name, body in _BODIES.items()}
-
-
-def _body_to_json(body: Body | None) -> dict[str, Any] | None:
-    if body is None:
-        return None
-    if isinstance(body, EventBody):
-        return _event_to_json(body)
-    fields: dict[str, Any] = {"kind": _NAMES[type(body)]}
-    for name in body.__match_args__:
-        value = getattr(body, name)
-        if isinstance(value, bytes):
-            value = value.hex()
-        elif isinstance(value, tuple):
-            value = [[window.start_ms, window.end_ms] for window in value]
-        fields[name] = value
-    return fields
-
-
-def _event_to_json(body: EventBody) -> dict[str, Any]:
-    return {
-        "kind": "event",
-        "event": body.kind.value,
-        "commitment": body.commitment.hex(),
-        "seq": body.seq,
-        "prev": body.prev.hex(),
-        "requests": [mid.hex() for mid in body.requests],
-        "reason": body.reason,
-        "sentence": body.sentence,
-        "superseded_by": body.superseded_by.hex(),
-        "posted_minor": body.posted_minor,
-    }
-
-
-def _event_from_json(fields: dict[str, Any]) -> EventBody:
-    return EventBody(
-        commitment=bytes.fromhex(fields["commitment"]),
-        kind=EventKind(fields["event"]),
-        seq=fields["seq"],
-        prev=bytes.fromhex(fields["prev"]),
-        requests=tuple(bytes.fromhex(mid) for mid in fields["requests"]),
-        reason=fields["reason"],
-        sentence=fields["sentence"],
-        superseded_by=bytes.fromhex(fields["superseded_by"]),
-        posted_minor=fields["posted_minor"],
-    )
-
-
-def _body_from_json(fields: dict[str, Any] | None) -> Body | None:
-    if fields is None:
-        return None
-    if fields["kind"] == "event":
-        return _event_from_json(fields)
-    values = {name: value for name, value in fields.items() if name != "kind"}
-    if "windows" in values:
-        values["windows"] = tuple(Window(*window) for window in values["windows"])
-    if "mid" in values:
-        values["mid"] = bytes.fromhex(values["mid"])
-    body: Body = _BODIES[fields["kind"]](**values)
-    return body
-
-
-def _message_to_json(message: Message) -> dict[str, Any]:
-    return {
-        "mid": message.mid.hex(),
-        "move": message.move.value,
-        "sender": message.sender,
-        "recipient": message.recipient,
-        "thread": message.thread.hex(),
-        "in_reply_to": message.in_reply_to.hex(),
-        "issued_at_ms": message.issued_at_ms,
-        "expires_at_ms": message.expires_at_ms,
-        "body": _body_to_json(message.body),
-    }
-
-
-def _message_from_json(fields: dict[str, Any]) -> Message:
-    body = _body_from_json(fields["body"])
-    if body is None:
-        raise RuntimeError("a stored message has no body")
-    return Message(
-        mid=bytes.fromhex(fields["mid"]),
-        move=Move(fields["move"]),
-        sender=fields["sender"],
-        recipient=fields["recipient"],
-        thread=bytes.fromhex(fields["thread"]),
-        in_reply_to=bytes.fromhex(fields["in_reply_to"]),
-        issued_at_ms=fields["issued_at_ms"],
-        expires_at_ms=fields["expires_at_ms"],
-        body=body,
-    )

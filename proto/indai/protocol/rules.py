@@ -23,6 +23,8 @@ _THREAD = "Negotiation: threads"
 _PARTY = "Negotiation: parties"
 _HELLO = "Handles and the registry: handshake"
 _LIFE = "Events of a commitment"
+_KINDS = "Negotiation: terms by kind"
+_QUERY = "Negotiation: queries"
 
 _RULES = (
     Rule("HND-01", "A handle is authority/name, authority/name/sub, or a domain name of its own.", _HANDLES),
@@ -251,6 +253,11 @@ _RULES = (
         _MESSAGE,
     ),
     Rule("NEG-07", "A HOLD has a deadline, at most 7 days after it is issued.", _MESSAGE),
+    Rule(
+        "NEG-08",
+        "A meeting's commitment may have 3 to 20 parties; each signs it beside the offerer, or all together.",
+        _MESSAGE,
+    ),
     Rule("NEG-10", "The first move is the initiator's: a PROPOSE, or an OFFER.", _THREAD),
     Rule("NEG-11", "Every message of a thread is between its two parties.", _THREAD),
     Rule("NEG-12", "Only the last recipient may answer.", _THREAD),
@@ -285,6 +292,13 @@ _RULES = (
     Rule("NEG-25", "What crossed a WITHDRAW is recorded on both sides and has no effect.", _THREAD),
     Rule("NEG-26", "The offerer alone decides, once, by its own clock: COMMITTED or LAPSED.", _THREAD),
     Rule(
+        "NEG-27", "Who gives (data, an answer, work, money, stock) makes the OFFER, and no one else.", _THREAD
+    ),
+    Rule(
+        "NEG-28", "All wishes and offers of a thread name the same commitment to supersede, or none.", _THREAD
+    ),
+    Rule("NEG-29", "A thread is about one kind of intent from its first message on.", _THREAD),
+    Rule(
         "NEG-30",
         "A slot is reserved in the step that signs for it and released in the step that ends it.",
         _PARTY,
@@ -311,6 +325,24 @@ _RULES = (
         "Both sides append a COMMIT leaf: the offerer when it decides, the acceptor at the RECEIPT.",
         _PARTY,
     ),
+    Rule("SHR-01", "What is shared is one field or document, for a purpose, a time and a key.", _KINDS),
+    Rule("SHR-02", "Shared terms bind type, size and hash of the content, and never hold it.", _KINDS),
+    Rule("ASK-01", "An answer is of the question that was asked, with sources and a confidence.", _KINDS),
+    Rule("ASK-02", "A request is filed as it was asked, with department, number and due time.", _KINDS),
+    Rule("PAY-01", "A payment has an amount in minor units, a currency, an address and a due time.", _KINDS),
+    Rule("PAY-02", "The first party pays the second exactly what was asked for.", _KINDS),
+    Rule("PAY-03", "The transfer's reference is made of the commitment's id.", _KINDS),
+    Rule(
+        "BOK-01",
+        "A booking is of 1 to 10000 units, for a time or until due; a fee is within the price.",
+        _KINDS,
+    ),
+    Rule(
+        "BOK-02", "A booking is of the item and number asked for, in a window, for at most the price.", _KINDS
+    ),
+    Rule("QRY-01", "A query asks one thing, and an answer says one, each within its limits.", _QUERY),
+    Rule("QRY-02", "A query and its answer stand beside all threads and change nothing.", _QUERY),
+    Rule("QRY-03", "An answer is to the query that it names.", _QUERY),
     Rule(
         "LIF-01", "An event says one thing in its one form; a request has no number and grants none.", _LIFE
     ),
@@ -347,6 +379,8 @@ _RULES = (
     ),
     Rule("LIF-13", "An event that comes again has no effect.", _LIFE),
     Rule("LIF-14", "A party has at most 8 requests for one commitment.", _LIFE),
+    Rule("LIF-15", "A POST is the payee's word: its own event, or one that grants its request.", _LIFE),
+    Rule("LIF-16", "A commitment is superseded by one of its kind, between its own parties.", _LIFE),
     Rule("LIF-20", "The first party grants at once what the terms let the other do alone.", _LIFE),
     Rule("LIF-21", "A request that the first party leaves unanswered becomes a DISPUTE.", _LIFE),
     Rule("LIF-22", "Each event is a leaf in both ledgers, and a cancelled meeting frees its slot.", _LIFE),

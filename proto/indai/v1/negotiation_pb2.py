@@ -23,41 +23,60 @@ _sym_db = _symbol_database.Default()
 
 
 from indai.v1 import envelope_pb2 as indai_dot_v1_dot_envelope__pb2
+from indai.v1 import intents_pb2 as indai_dot_v1_dot_intents__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aindai/v1/negotiation.proto\x12\x08indai.v1\x1a\x17indai/v1/envelope.proto\"\xee\x01\n\x04Move\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12$\n\x07propose\x18\x02 \x01(\x0b\x32\x11.indai.v1.ProposeH\x00\x12$\n\x07\x63ounter\x18\x03 \x01(\x0b\x32\x11.indai.v1.CounterH\x00\x12\x1e\n\x04hold\x18\x04 \x01(\x0b\x32\x0e.indai.v1.HoldH\x00\x12\"\n\x06reject\x18\x05 \x01(\x0b\x32\x10.indai.v1.RejectH\x00\x12&\n\x08withdraw\x18\x06 \x01(\x0b\x32\x12.indai.v1.WithdrawH\x00\x42\x06\n\x04stepJ\x04\x08\x07\x10\r\"<\n\x07Propose\x12\"\n\x04meet\x18\x01 \x01(\x0b\x32\x12.indai.v1.MeetWishH\x00\x42\x07\n\x05termsJ\x04\x08\x02\x10\x06\"<\n\x07\x43ounter\x12\"\n\x04meet\x18\x01 \x01(\x0b\x32\x12.indai.v1.MeetWishH\x00\x42\x07\n\x05termsJ\x04\x08\x02\x10\x06\"e\n\x08MeetWish\x12\r\n\x05title\x18\x01 \x01(\t\x12\x18\n\x10\x64uration_minutes\x18\x02 \x01(\r\x12!\n\x07windows\x18\x03 \x03(\x0b\x32\x10.indai.v1.Window\x12\r\n\x05place\x18\x04 \x01(\t\"*\n\x06Window\x12\x10\n\x08start_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x02 \x01(\x03\"\x1b\n\x04Hold\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\x03\"*\n\x06Reject\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x10\n\x08sentence\x18\x02 \x01(\t\"\x17\n\x08Withdraw\x12\x0b\n\x03mid\x18\x01 \x01(\x0c\"\x84\x01\n\nCommitment\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12 \n\x07parties\x18\x02 \x03(\x0b\x32\x0f.indai.v1.Party\x12#\n\x04meet\x18\x03 \x01(\x0b\x32\x13.indai.v1.MeetTermsH\x00\x42\x07\n\x05termsJ\x04\x08\x04\x10\t\";\n\x05Party\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nsubject_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"\x86\x01\n\tMeetTerms\x12\x10\n\x08start_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x02 \x01(\x03\x12\r\n\x05title\x18\x03 \x01(\t\x12\r\n\x05place\x18\x04 \x01(\t\x12\x10\n\x08ical_uid\x18\x05 \x01(\t\x12\x17\n\x0f\x63\x61ncel_until_ms\x18\x06 \x01(\x03\x12\x0e\n\x06\x64ue_ms\x18\x07 \x01(\x03\"j\n\x07Receipt\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12\x0b\n\x03mid\x18\x02 \x01(\x0c\x12\x0b\n\x03log\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x14\n\x0cleaf_time_ms\x18\x05 \x01(\x03\"\xdc\x01\n\x05\x45vent\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12\x12\n\ncommitment\x18\x02 \x01(\x0c\x12!\n\x04kind\x18\x03 \x01(\x0e\x32\x13.indai.v1.EventKind\x12\x0b\n\x03seq\x18\x04 \x01(\r\x12\x0c\n\x04prev\x18\x05 \x01(\x0c\x12\x10\n\x08requests\x18\x06 \x03(\x0c\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x10\n\x08sentence\x18\x08 \x01(\t\x12\x15\n\rsuperseded_by\x18\t \x01(\x0c\x12\x14\n\x0cposted_minor\x18\n \x01(\x04*\xe0\x01\n\tEventKind\x12\x1a\n\x16\x45VENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45VENT_KIND_FULFIL\x10\x01\x12\x15\n\x11\x45VENT_KIND_CANCEL\x10\x02\x12\x18\n\x14\x45VENT_KIND_SUPERSEDE\x10\x03\x12\x15\n\x11\x45VENT_KIND_EXPIRE\x10\x04\x12\x16\n\x12\x45VENT_KIND_OVERDUE\x10\x05\x12\x16\n\x12\x45VENT_KIND_DISPUTE\x10\x06\x12\x13\n\x0f\x45VENT_KIND_POST\x10\x07\x12\x13\n\x0f\x45VENT_KIND_VOID\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aindai/v1/negotiation.proto\x12\x08indai.v1\x1a\x17indai/v1/envelope.proto\x1a\x16indai/v1/intents.proto\"\xb4\x02\n\x04Move\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12$\n\x07propose\x18\x02 \x01(\x0b\x32\x11.indai.v1.ProposeH\x00\x12$\n\x07\x63ounter\x18\x03 \x01(\x0b\x32\x11.indai.v1.CounterH\x00\x12\x1e\n\x04hold\x18\x04 \x01(\x0b\x32\x0e.indai.v1.HoldH\x00\x12\"\n\x06reject\x18\x05 \x01(\x0b\x32\x10.indai.v1.RejectH\x00\x12&\n\x08withdraw\x18\x06 \x01(\x0b\x32\x12.indai.v1.WithdrawH\x00\x12 \n\x05query\x18\x07 \x01(\x0b\x32\x0f.indai.v1.QueryH\x00\x12\"\n\x06\x61nswer\x18\x08 \x01(\x0b\x32\x10.indai.v1.AnswerH\x00\x42\x06\n\x04stepJ\x04\x08\t\x10\r\"\x88\x02\n\x07Propose\x12\"\n\x04meet\x18\x01 \x01(\x0b\x32\x12.indai.v1.MeetWishH\x00\x12$\n\x05share\x18\x02 \x01(\x0b\x32\x13.indai.v1.ShareWishH\x00\x12 \n\x03\x61sk\x18\x03 \x01(\x0b\x32\x11.indai.v1.AskWishH\x00\x12 \n\x03pay\x18\x04 \x01(\x0b\x32\x11.indai.v1.PayWishH\x00\x12\"\n\x04\x62ook\x18\x05 \x01(\x0b\x32\x12.indai.v1.BookWishH\x00\x12(\n\x07request\x18\x06 \x01(\x0b\x32\x15.indai.v1.RequestWishH\x00\x12\x12\n\nsupersedes\x18\x07 \x01(\x0c\x42\x07\n\x05termsJ\x04\x08\x08\x10\x10\"\x88\x02\n\x07\x43ounter\x12\"\n\x04meet\x18\x01 \x01(\x0b\x32\x12.indai.v1.MeetWishH\x00\x12$\n\x05share\x18\x02 \x01(\x0b\x32\x13.indai.v1.ShareWishH\x00\x12 \n\x03\x61sk\x18\x03 \x01(\x0b\x32\x11.indai.v1.AskWishH\x00\x12 \n\x03pay\x18\x04 \x01(\x0b\x32\x11.indai.v1.PayWishH\x00\x12\"\n\x04\x62ook\x18\x05 \x01(\x0b\x32\x12.indai.v1.BookWishH\x00\x12(\n\x07request\x18\x06 \x01(\x0b\x32\x15.indai.v1.RequestWishH\x00\x12\x12\n\nsupersedes\x18\x07 \x01(\x0c\x42\x07\n\x05termsJ\x04\x08\x08\x10\x10\"\x1b\n\x04Hold\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\x03\"*\n\x06Reject\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x10\n\x08sentence\x18\x02 \x01(\t\"\x17\n\x08Withdraw\x12\x0b\n\x03mid\x18\x01 \x01(\x0c\"\xeb\x01\n\x05Query\x12\x33\n\x0c\x63\x61pabilities\x18\x01 \x01(\x0b\x32\x1b.indai.v1.CapabilitiesQueryH\x00\x12)\n\x07windows\x18\x02 \x01(\x0b\x32\x16.indai.v1.WindowsQueryH\x00\x12%\n\x05price\x18\x03 \x01(\x0b\x32\x14.indai.v1.PriceQueryH\x00\x12\'\n\x06status\x18\x04 \x01(\x0b\x32\x15.indai.v1.StatusQueryH\x00\x12)\n\x07\x63ontent\x18\x05 \x01(\x0b\x32\x16.indai.v1.ContentQueryH\x00\x42\x07\n\x05\x61\x62out\"\x96\x02\n\x06\x41nswer\x12\x34\n\x0c\x63\x61pabilities\x18\x01 \x01(\x0b\x32\x1c.indai.v1.CapabilitiesAnswerH\x00\x12*\n\x07windows\x18\x02 \x01(\x0b\x32\x17.indai.v1.WindowsAnswerH\x00\x12&\n\x05price\x18\x03 \x01(\x0b\x32\x15.indai.v1.PriceAnswerH\x00\x12(\n\x06status\x18\x04 \x01(\x0b\x32\x16.indai.v1.StatusAnswerH\x00\x12*\n\x07\x63ontent\x18\x05 \x01(\x0b\x32\x17.indai.v1.ContentAnswerH\x00\x12#\n\x07refused\x18\x06 \x01(\x0b\x32\x10.indai.v1.RejectH\x00\x42\x07\n\x05\x61\x62out\"\x13\n\x11\x43\x61pabilitiesQuery\"#\n\x12\x43\x61pabilitiesAnswer\x12\r\n\x05kinds\x18\x01 \x03(\t\"X\n\x0cWindowsQuery\x12\x0c\n\x04item\x18\x01 \x01(\t\x12\x18\n\x10\x64uration_minutes\x18\x02 \x01(\r\x12 \n\x06within\x18\x03 \x01(\x0b\x32\x10.indai.v1.Window\"2\n\rWindowsAnswer\x12!\n\x07windows\x18\x01 \x03(\x0b\x32\x10.indai.v1.Window\".\n\nPriceQuery\x12 \n\x04\x62ook\x18\x01 \x01(\x0b\x32\x12.indai.v1.BookWish\"G\n\x0bPriceAnswer\x12\x11\n\tavailable\x18\x01 \x01(\x08\x12\x13\n\x0bprice_minor\x18\x02 \x01(\x04\x12\x10\n\x08\x63urrency\x18\x03 \x01(\t\"!\n\x0bStatusQuery\x12\x12\n\ncommitment\x18\x01 \x01(\x0c\"`\n\x0cStatusAnswer\x12\x12\n\ncommitment\x18\x01 \x01(\x0c\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0e\n\x06\x65vents\x18\x03 \x01(\r\x12\x0e\n\x06\x64ue_ms\x18\x04 \x01(\x03\x12\r\n\x05stage\x18\x05 \x01(\t\"8\n\x0c\x43ontentQuery\x12\x12\n\ncommitment\x18\x01 \x01(\x0c\x12\x14\n\x0coffset_bytes\x18\x02 \x01(\x04\"^\n\rContentAnswer\x12\x12\n\ncommitment\x18\x01 \x01(\x0c\x12\x14\n\x0coffset_bytes\x18\x02 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x03 \x01(\x04\x12\x0e\n\x06sealed\x18\x04 \x01(\x0c\"\xd5\x02\n\nCommitment\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12 \n\x07parties\x18\x02 \x03(\x0b\x32\x0f.indai.v1.Party\x12#\n\x04meet\x18\x03 \x01(\x0b\x32\x13.indai.v1.MeetTermsH\x00\x12%\n\x05share\x18\x04 \x01(\x0b\x32\x14.indai.v1.ShareTermsH\x00\x12!\n\x03\x61sk\x18\x05 \x01(\x0b\x32\x12.indai.v1.AskTermsH\x00\x12!\n\x03pay\x18\x06 \x01(\x0b\x32\x12.indai.v1.PayTermsH\x00\x12#\n\x04\x62ook\x18\x07 \x01(\x0b\x32\x13.indai.v1.BookTermsH\x00\x12)\n\x07request\x18\t \x01(\x0b\x32\x16.indai.v1.RequestTermsH\x00\x12\x12\n\nsupersedes\x18\x08 \x01(\x0c\x42\x07\n\x05termsJ\x04\x08\n\x10\x10\";\n\x05Party\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nsubject_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"j\n\x07Receipt\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12\x0b\n\x03mid\x18\x02 \x01(\x0c\x12\x0b\n\x03log\x18\x03 \x01(\t\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x14\n\x0cleaf_time_ms\x18\x05 \x01(\x03\"\xed\x01\n\x05\x45vent\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12\x12\n\ncommitment\x18\x02 \x01(\x0c\x12!\n\x04kind\x18\x03 \x01(\x0e\x32\x13.indai.v1.EventKind\x12\x0b\n\x03seq\x18\x04 \x01(\r\x12\x0c\n\x04prev\x18\x05 \x01(\x0c\x12\x10\n\x08requests\x18\x06 \x03(\x0c\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x10\n\x08sentence\x18\x08 \x01(\t\x12\x15\n\rsuperseded_by\x18\t \x01(\x0c\x12\x14\n\x0cposted_minor\x18\n \x01(\x04\x12\x0f\n\x07outcome\x18\x0b \x01(\t*\xe0\x01\n\tEventKind\x12\x1a\n\x16\x45VENT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45VENT_KIND_FULFIL\x10\x01\x12\x15\n\x11\x45VENT_KIND_CANCEL\x10\x02\x12\x18\n\x14\x45VENT_KIND_SUPERSEDE\x10\x03\x12\x15\n\x11\x45VENT_KIND_EXPIRE\x10\x04\x12\x16\n\x12\x45VENT_KIND_OVERDUE\x10\x05\x12\x16\n\x12\x45VENT_KIND_DISPUTE\x10\x06\x12\x13\n\x0f\x45VENT_KIND_POST\x10\x07\x12\x13\n\x0f\x45VENT_KIND_VOID\x10\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'indai.v1.negotiation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EVENTKIND']._serialized_start=1340
-  _globals['_EVENTKIND']._serialized_end=1564
-  _globals['_MOVE']._serialized_start=66
-  _globals['_MOVE']._serialized_end=304
-  _globals['_PROPOSE']._serialized_start=306
-  _globals['_PROPOSE']._serialized_end=366
-  _globals['_COUNTER']._serialized_start=368
-  _globals['_COUNTER']._serialized_end=428
-  _globals['_MEETWISH']._serialized_start=430
-  _globals['_MEETWISH']._serialized_end=531
-  _globals['_WINDOW']._serialized_start=533
-  _globals['_WINDOW']._serialized_end=575
-  _globals['_HOLD']._serialized_start=577
-  _globals['_HOLD']._serialized_end=604
-  _globals['_REJECT']._serialized_start=606
-  _globals['_REJECT']._serialized_end=648
-  _globals['_WITHDRAW']._serialized_start=650
-  _globals['_WITHDRAW']._serialized_end=673
-  _globals['_COMMITMENT']._serialized_start=676
-  _globals['_COMMITMENT']._serialized_end=808
-  _globals['_PARTY']._serialized_start=810
-  _globals['_PARTY']._serialized_end=869
-  _globals['_MEETTERMS']._serialized_start=872
-  _globals['_MEETTERMS']._serialized_end=1006
-  _globals['_RECEIPT']._serialized_start=1008
-  _globals['_RECEIPT']._serialized_end=1114
-  _globals['_EVENT']._serialized_start=1117
-  _globals['_EVENT']._serialized_end=1337
+  _globals['_EVENTKIND']._serialized_start=2913
+  _globals['_EVENTKIND']._serialized_end=3137
+  _globals['_MOVE']._serialized_start=90
+  _globals['_MOVE']._serialized_end=398
+  _globals['_PROPOSE']._serialized_start=401
+  _globals['_PROPOSE']._serialized_end=665
+  _globals['_COUNTER']._serialized_start=668
+  _globals['_COUNTER']._serialized_end=932
+  _globals['_HOLD']._serialized_start=934
+  _globals['_HOLD']._serialized_end=961
+  _globals['_REJECT']._serialized_start=963
+  _globals['_REJECT']._serialized_end=1005
+  _globals['_WITHDRAW']._serialized_start=1007
+  _globals['_WITHDRAW']._serialized_end=1030
+  _globals['_QUERY']._serialized_start=1033
+  _globals['_QUERY']._serialized_end=1268
+  _globals['_ANSWER']._serialized_start=1271
+  _globals['_ANSWER']._serialized_end=1549
+  _globals['_CAPABILITIESQUERY']._serialized_start=1551
+  _globals['_CAPABILITIESQUERY']._serialized_end=1570
+  _globals['_CAPABILITIESANSWER']._serialized_start=1572
+  _globals['_CAPABILITIESANSWER']._serialized_end=1607
+  _globals['_WINDOWSQUERY']._serialized_start=1609
+  _globals['_WINDOWSQUERY']._serialized_end=1697
+  _globals['_WINDOWSANSWER']._serialized_start=1699
+  _globals['_WINDOWSANSWER']._serialized_end=1749
+  _globals['_PRICEQUERY']._serialized_start=1751
+  _globals['_PRICEQUERY']._serialized_end=1797
+  _globals['_PRICEANSWER']._serialized_start=1799
+  _globals['_PRICEANSWER']._serialized_end=1870
+  _globals['_STATUSQUERY']._serialized_start=1872
+  _globals['_STATUSQUERY']._serialized_end=1905
+  _globals['_STATUSANSWER']._serialized_start=1907
+  _globals['_STATUSANSWER']._serialized_end=2003
+  _globals['_CONTENTQUERY']._serialized_start=2005
+  _globals['_CONTENTQUERY']._serialized_end=2061
+  _globals['_CONTENTANSWER']._serialized_start=2063
+  _globals['_CONTENTANSWER']._serialized_end=2157
+  _globals['_COMMITMENT']._serialized_start=2160
+  _globals['_COMMITMENT']._serialized_end=2501
+  _globals['_PARTY']._serialized_start=2503
+  _globals['_PARTY']._serialized_end=2562
+  _globals['_RECEIPT']._serialized_start=2564
+  _globals['_RECEIPT']._serialized_end=2670
+  _globals['_EVENT']._serialized_start=2673
+  _globals['_EVENT']._serialized_end=2910
 # @@protoc_insertion_point(module_scope)

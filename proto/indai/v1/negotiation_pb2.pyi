@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from indai.v1 import envelope_pb2 as _envelope_pb2
+from indai.v1 import intents_pb2 as _intents_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -82,6 +83,8 @@ class Move(_message.Message):
     HOLD_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
     WITHDRAW_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def header(self) -> _envelope_pb2.Header:
         """Who, to whom, in answer to what."""
@@ -106,6 +109,14 @@ class Move(_message.Message):
     def withdraw(self) -> Global___Withdraw:
         """Takes back the sender's own proposal, offer or acceptance."""
 
+    @_builtins.property
+    def query(self) -> Global___Query:
+        """A question that changes nothing and stands beside every thread."""
+
+    @_builtins.property
+    def answer(self) -> Global___Answer:
+        """The answer to one."""
+
     def __init__(
         self,
         *,
@@ -115,12 +126,14 @@ class Move(_message.Message):
         hold: Global___Hold | None = ...,
         reject: Global___Reject | None = ...,
         withdraw: Global___Withdraw | None = ...,
+        query: Global___Query | None = ...,
+        answer: Global___Answer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "reject", b"reject", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "query", b"query", "reject", b"reject", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "reject", b"reject", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "query", b"query", "reject", b"reject", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_step: _TypeAlias = _typing.Literal["propose", "counter", "hold", "reject", "withdraw"]  # noqa: Y015
+    _WhichOneofReturnType_step: _TypeAlias = _typing.Literal["propose", "counter", "hold", "reject", "withdraw", "query", "answer"]  # noqa: Y015
     _WhichOneofArgType_step: _TypeAlias = _typing.Literal["step", b"step"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_step) -> _WhichOneofReturnType_step | None: ...
 
@@ -133,20 +146,56 @@ class Propose(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MEET_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    ASK_FIELD_NUMBER: _builtins.int
+    PAY_FIELD_NUMBER: _builtins.int
+    BOOK_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SUPERSEDES_FIELD_NUMBER: _builtins.int
+    supersedes: _builtins.bytes
+    """mid of the commitment, of the same kind and between the same parties, whose place this is to take; empty for none.
+    The same in every wish and offer of a thread.
+    """
     @_builtins.property
-    def meet(self) -> Global___MeetWish:
+    def meet(self) -> _intents_pb2.MeetWish:
         """A meeting."""
+
+    @_builtins.property
+    def share(self) -> _intents_pb2.ShareWish:
+        """A profile field or a document."""
+
+    @_builtins.property
+    def ask(self) -> _intents_pb2.AskWish:
+        """A question."""
+
+    @_builtins.property
+    def pay(self) -> _intents_pb2.PayWish:
+        """A payment."""
+
+    @_builtins.property
+    def book(self) -> _intents_pb2.BookWish:
+        """Something of another's stock."""
+
+    @_builtins.property
+    def request(self) -> _intents_pb2.RequestWish:
+        """Something that an office is asked to do."""
 
     def __init__(
         self,
         *,
-        meet: Global___MeetWish | None = ...,
+        meet: _intents_pb2.MeetWish | None = ...,
+        share: _intents_pb2.ShareWish | None = ...,
+        ask: _intents_pb2.AskWish | None = ...,
+        pay: _intents_pb2.PayWish | None = ...,
+        book: _intents_pb2.BookWish | None = ...,
+        request: _intents_pb2.RequestWish | None = ...,
+        supersedes: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["meet", b"meet", "terms", b"terms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "meet", b"meet", "pay", b"pay", "request", b"request", "share", b"share", "terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meet", b"meet", "terms", b"terms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "meet", b"meet", "pay", b"pay", "request", b"request", "share", b"share", "supersedes", b"supersedes", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_terms: _TypeAlias = _typing.Literal["meet"]  # noqa: Y015
+    _WhichOneofReturnType_terms: _TypeAlias = _typing.Literal["meet", "share", "ask", "pay", "book", "request"]  # noqa: Y015
     _WhichOneofArgType_terms: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_terms) -> _WhichOneofReturnType_terms | None: ...
 
@@ -159,86 +208,60 @@ class Counter(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MEET_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    ASK_FIELD_NUMBER: _builtins.int
+    PAY_FIELD_NUMBER: _builtins.int
+    BOOK_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SUPERSEDES_FIELD_NUMBER: _builtins.int
+    supersedes: _builtins.bytes
+    """mid of the commitment, of the same kind and between the same parties, whose place this is to take; empty for none.
+    The same in every wish and offer of a thread.
+    """
     @_builtins.property
-    def meet(self) -> Global___MeetWish:
+    def meet(self) -> _intents_pb2.MeetWish:
         """A meeting."""
+
+    @_builtins.property
+    def share(self) -> _intents_pb2.ShareWish:
+        """A profile field or a document."""
+
+    @_builtins.property
+    def ask(self) -> _intents_pb2.AskWish:
+        """A question."""
+
+    @_builtins.property
+    def pay(self) -> _intents_pb2.PayWish:
+        """A payment."""
+
+    @_builtins.property
+    def book(self) -> _intents_pb2.BookWish:
+        """Something of another's stock."""
+
+    @_builtins.property
+    def request(self) -> _intents_pb2.RequestWish:
+        """Something that an office is asked to do."""
 
     def __init__(
         self,
         *,
-        meet: Global___MeetWish | None = ...,
+        meet: _intents_pb2.MeetWish | None = ...,
+        share: _intents_pb2.ShareWish | None = ...,
+        ask: _intents_pb2.AskWish | None = ...,
+        pay: _intents_pb2.PayWish | None = ...,
+        book: _intents_pb2.BookWish | None = ...,
+        request: _intents_pb2.RequestWish | None = ...,
+        supersedes: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["meet", b"meet", "terms", b"terms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "meet", b"meet", "pay", b"pay", "request", b"request", "share", b"share", "terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meet", b"meet", "terms", b"terms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "meet", b"meet", "pay", b"pay", "request", b"request", "share", b"share", "supersedes", b"supersedes", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_terms: _TypeAlias = _typing.Literal["meet"]  # noqa: Y015
+    _WhichOneofReturnType_terms: _TypeAlias = _typing.Literal["meet", "share", "ask", "pay", "book", "request"]  # noqa: Y015
     _WhichOneofArgType_terms: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_terms) -> _WhichOneofReturnType_terms | None: ...
 
 Global___Counter: _TypeAlias = Counter  # noqa: Y015
-
-@_typing.final
-class MeetWish(_message.Message):
-    """A meeting with room for choice."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TITLE_FIELD_NUMBER: _builtins.int
-    DURATION_MINUTES_FIELD_NUMBER: _builtins.int
-    WINDOWS_FIELD_NUMBER: _builtins.int
-    PLACE_FIELD_NUMBER: _builtins.int
-    title: _builtins.str
-    """What it is about, shown to the other owner; at most 200 characters."""
-    duration_minutes: _builtins.int
-    """Length in minutes, 1 to 1440."""
-    place: _builtins.str
-    """Place or link; at most 200 characters."""
-    @_builtins.property
-    def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___Window]:
-        """Where the meeting may lie, best first; 1 to 32."""
-
-    def __init__(
-        self,
-        *,
-        title: _builtins.str = ...,
-        duration_minutes: _builtins.int = ...,
-        windows: _abc.Iterable[Global___Window] | None = ...,
-        place: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "place", b"place", "title", b"title", "windows", b"windows"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___MeetWish: _TypeAlias = MeetWish  # noqa: Y015
-
-@_typing.final
-class Window(_message.Message):
-    """A half-open interval of time, [start, end)."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    START_MS_FIELD_NUMBER: _builtins.int
-    END_MS_FIELD_NUMBER: _builtins.int
-    start_ms: _builtins.int
-    """Milliseconds since the epoch."""
-    end_ms: _builtins.int
-    """Milliseconds since the epoch."""
-    def __init__(
-        self,
-        *,
-        start_ms: _builtins.int = ...,
-        end_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_ms", b"end_ms", "start_ms", b"start_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Window: _TypeAlias = Window  # noqa: Y015
 
 @_typing.final
 class Hold(_message.Message):
@@ -311,6 +334,383 @@ class Withdraw(_message.Message):
 Global___Withdraw: _TypeAlias = Withdraw  # noqa: Y015
 
 @_typing.final
+class Query(_message.Message):
+    """A question that changes nothing: in a thread of its own, answered at once or not at all, and in nobody's ledger."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    PRICE_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def capabilities(self) -> Global___CapabilitiesQuery:
+        """Which kinds of intent this agent serves."""
+
+    @_builtins.property
+    def windows(self) -> Global___WindowsQuery:
+        """A few times that would suit."""
+
+    @_builtins.property
+    def price(self) -> Global___PriceQuery:
+        """What something would cost."""
+
+    @_builtins.property
+    def status(self) -> Global___StatusQuery:
+        """How a request or a commitment stands."""
+
+    @_builtins.property
+    def content(self) -> Global___ContentQuery:
+        """The sealed content of what was shared."""
+
+    def __init__(
+        self,
+        *,
+        capabilities: Global___CapabilitiesQuery | None = ...,
+        windows: Global___WindowsQuery | None = ...,
+        price: Global___PriceQuery | None = ...,
+        status: Global___StatusQuery | None = ...,
+        content: Global___ContentQuery | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "windows", "price", "status", "content"]  # noqa: Y015
+    _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
+
+Global___Query: _TypeAlias = Query  # noqa: Y015
+
+@_typing.final
+class Answer(_message.Message):
+    """The signed answer to a Query; in_reply_to is its mid. It binds nobody."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    PRICE_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def capabilities(self) -> Global___CapabilitiesAnswer:
+        """Kinds."""
+
+    @_builtins.property
+    def windows(self) -> Global___WindowsAnswer:
+        """Times."""
+
+    @_builtins.property
+    def price(self) -> Global___PriceAnswer:
+        """A price."""
+
+    @_builtins.property
+    def status(self) -> Global___StatusAnswer:
+        """A state."""
+
+    @_builtins.property
+    def content(self) -> Global___ContentAnswer:
+        """A part of the content."""
+
+    @_builtins.property
+    def refused(self) -> Global___Reject:
+        """It is not answered. The reason never tells the rule."""
+
+    def __init__(
+        self,
+        *,
+        capabilities: Global___CapabilitiesAnswer | None = ...,
+        windows: Global___WindowsAnswer | None = ...,
+        price: Global___PriceAnswer | None = ...,
+        status: Global___StatusAnswer | None = ...,
+        content: Global___ContentAnswer | None = ...,
+        refused: Global___Reject | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "refused", b"refused", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "refused", b"refused", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "windows", "price", "status", "content", "refused"]  # noqa: Y015
+    _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
+
+Global___Answer: _TypeAlias = Answer  # noqa: Y015
+
+@_typing.final
+class CapabilitiesQuery(_message.Message):
+    """Nothing more to say."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CapabilitiesQuery: _TypeAlias = CapabilitiesQuery  # noqa: Y015
+
+@_typing.final
+class CapabilitiesAnswer(_message.Message):
+    """Which kinds of intent are served."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names, e.g. `meet`; at most 32."""
+
+    def __init__(
+        self,
+        *,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kinds", b"kinds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CapabilitiesAnswer: _TypeAlias = CapabilitiesAnswer  # noqa: Y015
+
+@_typing.final
+class WindowsQuery(_message.Message):
+    """Times for a meeting or a booking."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEM_FIELD_NUMBER: _builtins.int
+    DURATION_MINUTES_FIELD_NUMBER: _builtins.int
+    WITHIN_FIELD_NUMBER: _builtins.int
+    item: _builtins.str
+    """SKU or id of a resource; empty for a meeting with the owner."""
+    duration_minutes: _builtins.int
+    """Length in minutes, 1 to 1440."""
+    @_builtins.property
+    def within(self) -> _intents_pb2.Window:
+        """Where to look, at most 366 days."""
+
+    def __init__(
+        self,
+        *,
+        item: _builtins.str = ...,
+        duration_minutes: _builtins.int = ...,
+        within: _intents_pb2.Window | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["within", b"within"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "item", b"item", "within", b"within"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WindowsQuery: _TypeAlias = WindowsQuery  # noqa: Y015
+
+@_typing.final
+class WindowsAnswer(_message.Message):
+    """Times that would suit now; nothing is held."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOWS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def windows(self) -> _containers.RepeatedCompositeFieldContainer[_intents_pb2.Window]:
+        """Best first, at most 32; none means none."""
+
+    def __init__(
+        self,
+        *,
+        windows: _abc.Iterable[_intents_pb2.Window] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["windows", b"windows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WindowsAnswer: _TypeAlias = WindowsAnswer  # noqa: Y015
+
+@_typing.final
+class PriceQuery(_message.Message):
+    """What something would cost."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOOK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def book(self) -> _intents_pb2.BookWish:
+        """As in a proposal."""
+
+    def __init__(
+        self,
+        *,
+        book: _intents_pb2.BookWish | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["book", b"book"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["book", b"book"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PriceQuery: _TypeAlias = PriceQuery  # noqa: Y015
+
+@_typing.final
+class PriceAnswer(_message.Message):
+    """A price now; nothing is held."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AVAILABLE_FIELD_NUMBER: _builtins.int
+    PRICE_MINOR_FIELD_NUMBER: _builtins.int
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    available: _builtins.bool
+    """Whether so many are there."""
+    price_minor: _builtins.int
+    """For all of it, minor units."""
+    currency: _builtins.str
+    """ISO 4217, three capitals; empty where it is free of charge."""
+    def __init__(
+        self,
+        *,
+        available: _builtins.bool = ...,
+        price_minor: _builtins.int = ...,
+        currency: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "currency", b"currency", "price_minor", b"price_minor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PriceAnswer: _TypeAlias = PriceAnswer  # noqa: Y015
+
+@_typing.final
+class StatusQuery(_message.Message):
+    """How a commitment stands. Only its parties may ask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITMENT_FIELD_NUMBER: _builtins.int
+    commitment: _builtins.bytes
+    """mid of the commitment."""
+    def __init__(
+        self,
+        *,
+        commitment: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatusQuery: _TypeAlias = StatusQuery  # noqa: Y015
+
+@_typing.final
+class StatusAnswer(_message.Message):
+    """Where it is in its life."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITMENT_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    DUE_MS_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    commitment: _builtins.bytes
+    """mid of the commitment."""
+    state: _builtins.str
+    """As in its history: COMMITTED, PENDING, OVERDUE, FULFILLED, CANCELLED…"""
+    events: _builtins.int
+    """How many events it has."""
+    due_ms: _builtins.int
+    """When it is due, milliseconds since the epoch; 0 for never."""
+    stage: _builtins.str
+    """How far the work is, for a person; at most 300 characters; may be empty."""
+    def __init__(
+        self,
+        *,
+        commitment: _builtins.bytes = ...,
+        state: _builtins.str = ...,
+        events: _builtins.int = ...,
+        due_ms: _builtins.int = ...,
+        stage: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "due_ms", b"due_ms", "events", b"events", "stage", b"stage", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatusAnswer: _TypeAlias = StatusAnswer  # noqa: Y015
+
+@_typing.final
+class ContentQuery(_message.Message):
+    """The content of a share commitment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITMENT_FIELD_NUMBER: _builtins.int
+    OFFSET_BYTES_FIELD_NUMBER: _builtins.int
+    commitment: _builtins.bytes
+    """mid of the commitment."""
+    offset_bytes: _builtins.int
+    """From which byte of what is sealed."""
+    def __init__(
+        self,
+        *,
+        commitment: _builtins.bytes = ...,
+        offset_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "offset_bytes", b"offset_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContentQuery: _TypeAlias = ContentQuery  # noqa: Y015
+
+@_typing.final
+class ContentAnswer(_message.Message):
+    """A part of what is sealed, from the offset that was asked for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITMENT_FIELD_NUMBER: _builtins.int
+    OFFSET_BYTES_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    SEALED_FIELD_NUMBER: _builtins.int
+    commitment: _builtins.bytes
+    """mid of the commitment."""
+    offset_bytes: _builtins.int
+    """From which byte."""
+    total_bytes: _builtins.int
+    """Size of all that is sealed."""
+    sealed: _builtins.bytes
+    """At most 48 KiB."""
+    def __init__(
+        self,
+        *,
+        commitment: _builtins.bytes = ...,
+        offset_bytes: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+        sealed: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "offset_bytes", b"offset_bytes", "sealed", b"sealed", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContentAnswer: _TypeAlias = ContentAnswer  # noqa: Y015
+
+@_typing.final
 class Commitment(_message.Message):
     """Payload `commitment`: signed by the offerer alone it is an OFFER, signed by all parties it is an ACCEPT."""
 
@@ -319,30 +719,66 @@ class Commitment(_message.Message):
     HEADER_FIELD_NUMBER: _builtins.int
     PARTIES_FIELD_NUMBER: _builtins.int
     MEET_FIELD_NUMBER: _builtins.int
+    SHARE_FIELD_NUMBER: _builtins.int
+    ASK_FIELD_NUMBER: _builtins.int
+    PAY_FIELD_NUMBER: _builtins.int
+    BOOK_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SUPERSEDES_FIELD_NUMBER: _builtins.int
+    supersedes: _builtins.bytes
+    """mid of the commitment, of the same kind and between the same parties, whose place this takes; empty for none."""
     @_builtins.property
     def header(self) -> _envelope_pb2.Header:
         """Header of the offer. Checked against `parties`, never against sender and recipient, once more than one has signed."""
 
     @_builtins.property
     def parties(self) -> _containers.RepeatedCompositeFieldContainer[Global___Party]:
-        """Everyone bound, offerer first. Signatures stand in this order."""
+        """Everyone bound, offerer first; 2 to 20. Signatures stand in this order. With more than two parties the header is
+        addressed to the second, and the same bytes go to all.
+        """
 
     @_builtins.property
-    def meet(self) -> Global___MeetTerms:
+    def meet(self) -> _intents_pb2.MeetTerms:
         """A meeting."""
+
+    @_builtins.property
+    def share(self) -> _intents_pb2.ShareTerms:
+        """A profile field or a document."""
+
+    @_builtins.property
+    def ask(self) -> _intents_pb2.AskTerms:
+        """A question and its answer."""
+
+    @_builtins.property
+    def pay(self) -> _intents_pb2.PayTerms:
+        """A payment."""
+
+    @_builtins.property
+    def book(self) -> _intents_pb2.BookTerms:
+        """Something of the first party's stock."""
+
+    @_builtins.property
+    def request(self) -> _intents_pb2.RequestTerms:
+        """Something that the first party will do."""
 
     def __init__(
         self,
         *,
         header: _envelope_pb2.Header | None = ...,
         parties: _abc.Iterable[Global___Party] | None = ...,
-        meet: Global___MeetTerms | None = ...,
+        meet: _intents_pb2.MeetTerms | None = ...,
+        share: _intents_pb2.ShareTerms | None = ...,
+        ask: _intents_pb2.AskTerms | None = ...,
+        pay: _intents_pb2.PayTerms | None = ...,
+        book: _intents_pb2.BookTerms | None = ...,
+        request: _intents_pb2.RequestTerms | None = ...,
+        supersedes: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "meet", b"meet", "terms", b"terms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "header", b"header", "meet", b"meet", "pay", b"pay", "request", b"request", "share", b"share", "terms", b"terms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "meet", b"meet", "parties", b"parties", "terms", b"terms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask", b"ask", "book", b"book", "header", b"header", "meet", b"meet", "parties", b"parties", "pay", b"pay", "request", b"request", "share", b"share", "supersedes", b"supersedes", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_terms: _TypeAlias = _typing.Literal["meet"]  # noqa: Y015
+    _WhichOneofReturnType_terms: _TypeAlias = _typing.Literal["meet", "share", "ask", "pay", "book", "request"]  # noqa: Y015
     _WhichOneofArgType_terms: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_terms) -> _WhichOneofReturnType_terms | None: ...
 
@@ -377,54 +813,6 @@ class Party(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Party: _TypeAlias = Party  # noqa: Y015
-
-@_typing.final
-class MeetTerms(_message.Message):
-    """A concrete meeting."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    START_MS_FIELD_NUMBER: _builtins.int
-    END_MS_FIELD_NUMBER: _builtins.int
-    TITLE_FIELD_NUMBER: _builtins.int
-    PLACE_FIELD_NUMBER: _builtins.int
-    ICAL_UID_FIELD_NUMBER: _builtins.int
-    CANCEL_UNTIL_MS_FIELD_NUMBER: _builtins.int
-    DUE_MS_FIELD_NUMBER: _builtins.int
-    start_ms: _builtins.int
-    """Milliseconds since the epoch."""
-    end_ms: _builtins.int
-    """Milliseconds since the epoch."""
-    title: _builtins.str
-    """What it is about."""
-    place: _builtins.str
-    """Place or link."""
-    ical_uid: _builtins.str
-    """UID of the iCalendar event that both sides write."""
-    cancel_until_ms: _builtins.int
-    """Until when either party may cancel alone, milliseconds since the epoch; 0 means until the start, any time before
-    the signing never.
-    """
-    due_ms: _builtins.int
-    """When the meeting counts as held or missed, milliseconds since the epoch; 0 means its end."""
-    def __init__(
-        self,
-        *,
-        start_ms: _builtins.int = ...,
-        end_ms: _builtins.int = ...,
-        title: _builtins.str = ...,
-        place: _builtins.str = ...,
-        ical_uid: _builtins.str = ...,
-        cancel_until_ms: _builtins.int = ...,
-        due_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_until_ms", b"cancel_until_ms", "due_ms", b"due_ms", "end_ms", b"end_ms", "ical_uid", b"ical_uid", "place", b"place", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___MeetTerms: _TypeAlias = MeetTerms  # noqa: Y015
 
 @_typing.final
 class Receipt(_message.Message):
@@ -484,6 +872,7 @@ class Event(_message.Message):
     SENTENCE_FIELD_NUMBER: _builtins.int
     SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
     POSTED_MINOR_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
     commitment: _builtins.bytes
     """mid of the commitment."""
     kind: Global___EventKind.ValueType
@@ -500,6 +889,8 @@ class Event(_message.Message):
     """SUPERSEDE: mid of the commitment that takes its place."""
     posted_minor: _builtins.int
     """POST: what was paid, in minor units."""
+    outcome: _builtins.str
+    """FULFIL: what came of it, for a person; at most 4000 characters."""
     @_builtins.property
     def header(self) -> _envelope_pb2.Header:
         """From one party to another, in the thread of the commitment; in_reply_to is `prev`."""
@@ -521,10 +912,11 @@ class Event(_message.Message):
         sentence: _builtins.str = ...,
         superseded_by: _builtins.bytes = ...,
         posted_minor: _builtins.int = ...,
+        outcome: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "header", b"header", "kind", b"kind", "posted_minor", b"posted_minor", "prev", b"prev", "reason", b"reason", "requests", b"requests", "sentence", b"sentence", "seq", b"seq", "superseded_by", b"superseded_by"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "header", b"header", "kind", b"kind", "outcome", b"outcome", "posted_minor", b"posted_minor", "prev", b"prev", "reason", b"reason", "requests", b"requests", "sentence", b"sentence", "seq", b"seq", "superseded_by", b"superseded_by"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

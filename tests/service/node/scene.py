@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from indai.client.tls import pinned_channel
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
 from indai.protocol.header import new_id
-from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, peer_pb2
+from indai.v1 import envelope_pb2, intents_pb2, negotiation_pb2, owner_pb2, peer_pb2
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
 from tests.service.node.world import Owner, Stranger, now_ms
@@ -62,7 +62,7 @@ class Scene:
         """eve's offer of the first slot of the proposal, with `changes` of its terms."""
         asked = negotiation_pb2.Move.FromString(proposal.payload)
         header, start = self.header(proposal), asked.propose.meet.windows[0].start_ms
-        terms = negotiation_pb2.MeetTerms(
+        terms = intents_pb2.MeetTerms(
             start_ms=start,
             end_ms=start + 30 * MINUTE,
             title=asked.propose.meet.title,
@@ -86,8 +86,8 @@ class Scene:
         _, model = await self.ask("Model")
         header = self.header(model)
         header.in_reply_to, header.thread = b"", header.id
-        window = negotiation_pb2.Window(start_ms=start_ms, end_ms=start_ms + 30 * MINUTE)
-        wish = negotiation_pb2.MeetWish(title=title, duration_minutes=30, windows=[window])
+        window = intents_pb2.Window(start_ms=start_ms, end_ms=start_ms + 30 * MINUTE)
+        wish = intents_pb2.MeetWish(title=title, duration_minutes=30, windows=[window])
         move = negotiation_pb2.Move(header=header, propose=negotiation_pb2.Propose(meet=wish))
         return seal(payload_type("move"), move.SerializeToString(), [self.eve.key])
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from indai.protocol.envelope import payload_type, seal
-from indai.v1 import negotiation_pb2, owner_pb2, policy_pb2
+from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2, policy_pb2
 
 from tests.service.node.conftest import Pair
 from tests.service.node.scene import ASK_ALWAYS, DAY, HOUR, MINUTE, Scene
@@ -48,10 +48,10 @@ async def test_what_the_peer_put_in_its_place_is_asked_about(scene: Scene, chang
 async def test_a_counter_proposal_is_not_the_owners_own_wish(scene: Scene) -> None:
     thread_id, proposal = await scene.ask()
     start = now_ms() + 3 * DAY
-    wish = negotiation_pb2.MeetWish(
+    wish = intents_pb2.MeetWish(
         title="All day",
         duration_minutes=480,
-        windows=[negotiation_pb2.Window(start_ms=start, end_ms=start + 480 * MINUTE)],
+        windows=[intents_pb2.Window(start_ms=start, end_ms=start + 480 * MINUTE)],
     )
     move = negotiation_pb2.Move(header=scene.header(proposal), counter=negotiation_pb2.Counter(meet=wish))
     await scene.say(seal(payload_type("move"), move.SerializeToString(), [scene.eve.key]))

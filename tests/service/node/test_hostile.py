@@ -13,7 +13,7 @@ from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, NotFound, Reason, Unavailable
 from indai.protocol.header import new_id
 from indai.protocol.keys import SigningKey
-from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, peer_pb2
+from indai.v1 import envelope_pb2, intents_pb2, negotiation_pb2, owner_pb2, peer_pb2
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
 from tests.service.node.conftest import Pair
@@ -71,8 +71,8 @@ async def proposal(
     for name, value in changes.items():
         setattr(header, name, value)
     start, end = window or (now + DAY, now + 2 * DAY)
-    windows = [negotiation_pb2.Window(start_ms=start, end_ms=end)]
-    wish = negotiation_pb2.MeetWish(title=title, duration_minutes=30, windows=windows)
+    windows = [intents_pb2.Window(start_ms=start, end_ms=end)]
+    wish = intents_pb2.MeetWish(title=title, duration_minutes=30, windows=windows)
     move = negotiation_pb2.Move(header=header, propose=negotiation_pb2.Propose(meet=wish))
     return seal(payload_type("move"), move.SerializeToString(), [key])
 

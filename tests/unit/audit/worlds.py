@@ -51,7 +51,7 @@ from indai.protocol.operations import (
 from indai.protocol.registryleaf import RegistryLeaf, encode_registry_leaf
 from indai.protocol.sparsemap import SparseMap, map_key, map_value
 from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
-from indai.v1 import envelope_pb2, policy_pb2
+from indai.v1 import envelope_pb2, intents_pb2, policy_pb2
 from indai.v1 import negotiation_pb2 as pb
 
 NOW = 1_790_000_000_000
@@ -338,8 +338,8 @@ class Deal:
         )
 
     def propose(self) -> Envelope:
-        window = pb.Window(start_ms=self.start_ms - HOUR, end_ms=self.start_ms + DAY)
-        wish = pb.MeetWish(title="Tea", duration_minutes=self.minutes, windows=[window])
+        window = intents_pb2.Window(start_ms=self.start_ms - HOUR, end_ms=self.start_ms + DAY)
+        wish = intents_pb2.MeetWish(title="Tea", duration_minutes=self.minutes, windows=[window])
         move = pb.Move(header=self.header(ALICE, BOB, b"", 1), propose=pb.Propose(meet=wish))
         return sealed("move", move, ALICE)
 
@@ -349,7 +349,7 @@ class Deal:
             for who in (BOB, ALICE)
         ]
         end = self.start_ms + self.minutes * 60_000
-        terms = pb.MeetTerms(
+        terms = intents_pb2.MeetTerms(
             start_ms=self.start_ms, end_ms=end, title="Tea", ical_uid=f"{self.number}@ind.ai"
         )
         commitment = pb.Commitment(

@@ -17,8 +17,8 @@ from indai.client.audit.twowords import TwoWords
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import MAX_SKEW_MS
-from indai.protocol.lifecycle import History, apply, body_of, committed, deed_of_meeting
-from indai.protocol.messages import END_OF_TIME_MS, MeetTerms, Message
+from indai.protocol.lifecycle import History, apply, body_of, committed, deed_of
+from indai.protocol.messages import END_OF_TIME_MS, Message, Terms
 from indai.protocol.wire import strict_parse
 from indai.v1 import negotiation_pb2
 
@@ -64,9 +64,9 @@ class Lives:
     def judge(self, offer: Message, holders: Sequence[Holder]) -> tuple[History, list[Flaw]]:
         """The life of the commitment `offer` as far as it is legal, and what is not."""
         said = self._said.pop(offer.mid, {})
-        if not isinstance(offer.body, MeetTerms):
+        if not isinstance(offer.body, Terms):
             raise TypeError("a commitment without terms")
-        deed = deed_of_meeting(offer.mid, offer.sender, offer.recipient, offer.body)
+        deed = deed_of(offer.mid, offer.parties or (offer.sender, offer.recipient), offer.body)
         flaws: list[Flaw] = []
         counted = [one for one in said.values() if self._signed(one, flaws)]
         history, broken = _replay(committed(deed), counted)
