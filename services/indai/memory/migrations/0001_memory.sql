@@ -6,8 +6,11 @@ CREATE TABLE scopes (
     tenant text NOT NULL,
     kind text NOT NULL CHECK (kind IN ('private', 'public', 'relationship', 'user_binding', 'team', 'human')),
     key text NOT NULL,
+    -- Whose scope it is, where it is somebody's: forgetting them forgets it.
+    person text NOT NULL DEFAULT '',
     UNIQUE (tenant, kind, key)
 );
+CREATE INDEX scopes_person ON scopes (tenant, person) WHERE person <> '';
 
 -- Apart from what they count, so that counting rewrites nothing that is indexed by vectors.
 -- path: growing scopes are written both ways and searched as small ones until the job has caught up.
@@ -169,6 +172,8 @@ CREATE TABLE relations (
     origin text NOT NULL,
     trust text NOT NULL CHECK (trust IN ('owner', 'verified', 'outside')),
     source uuid,
+    -- The fact that says so: they end together.
+    fact uuid,
     valid_from timestamptz NOT NULL,
     valid_to timestamptz,
     PRIMARY KEY (scope, id)
@@ -291,14 +296,25 @@ BEGIN
     RETURN found;
 END $$;
 
--- Adds to a scope's counters, and says which way it is searched. Holds the counters' row until the end.
+-- The name behind a scope's id. A job knows the id and nothing else, so not the tenant either: for this one row
+-- the policy of `scopes` takes the id as enough.
+CREATE POLICY named ON scopes FOR SELECT USING (id = (SELECT nullif(current_setting('indai.named', true), '')::uuid));
+CREATE FUNCTION scope_names(p_scope uuid) RETURNS TABLE (tenant text, kind text, key text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM set_config('indai.named', p_scope::text, true);
+    RETURN QUERY SELECT tenant, kind, key FROM memory.scopes WHERE id = p_scope;
+END $$;
+
+-- Adds to a scope's counters, and says which way it is searched; `full` is a small one that should become large.
+-- Holds the counters' row until the end.
 CREATE FUNCTION count_chunks(p_tenant text, p_scope uuid, p_chunks bigint, p_length bigint) RETURNS text
 LANGUAGE sql AS $$
     INSERT INTO memory.scope_sizes AS s (scope, tenant, chunks, length)
     VALUES (p_scope, p_tenant, p_chunks, p_length)
     ON CONFLICT (scope) DO UPDATE
         SET chunks = s.chunks + EXCLUDED.chunks, length = s.length + EXCLUDED.length
-    RETURNING s.path
+    RETURNING CASE WHEN s.path = 'small' AND s.chunks > 10000 THEN 'full' ELSE s.path END
 $$;
 
 -- The lexical leg's rows of these chunks, which large scopes need.
@@ -351,7 +367,7 @@ BEGIN
     )
     SELECT memory.count_chunks(p_tenant, p_scope, count(*), coalesce(sum(length), 0)), array_agg(id)
         INTO path, fresh FROM added;
-    IF path <> 'small' THEN
+    IF path IN ('growing', 'large') THEN
         PERFORM memory.post_terms(p_scope, fresh);
     END IF;
     RETURN QUERY SELECT c.id, s.id, c.place, path FROM memory.chunks c
@@ -368,7 +384,7 @@ CREATE FUNCTION recall(
 ) RETURNS TABLE (
     id uuid, scope uuid, kind text, content text, lexical double precision, similarity double precision,
     speaker text, role text, session text, place integer, said_at timestamptz, importance real, origin text,
-    trust text, source_id text, matched text[]
+    trust text, source_id text, matched text[], scope_kind text, scope_key text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -428,14 +444,16 @@ BEGIN
             AND n.place BETWEEN c.place - p_reach AND c.place + p_reach AND n.kind = 'turn'
     )
     SELECT c.id, c.scope, c.kind, c.content, coalesce(s.score, 0), 1 - (e.embedding <=> p_vector), c.speaker, c.role,
-        c.session, c.place, c.said_at, c.importance, c.origin, c.trust, c.source_id, coalesce(s.matched, '{}')
+        c.session, c.place, c.said_at, c.importance, c.origin, c.trust, c.source_id, coalesce(s.matched, '{}'), w.kind,
+        w.key
     FROM around a
+    JOIN memory.scopes w ON w.id = a.scope
     JOIN memory.chunks c ON c.scope = a.scope AND c.id = a.id
     LEFT JOIN scored s ON s.scope = a.scope AND s.id = a.id
     LEFT JOIN memory.embeddings e ON e.scope = a.scope AND e.chunk = a.id AND e.model = p_model
         AND p_vector IS NOT NULL
     WHERE p_chunk_kinds IS NULL OR c.kind = ANY (p_chunk_kinds);
 END $$;
-GRANT EXECUTE ON FUNCTION open_scopes, count_chunks, post_terms, store_turns, recall TO indai_app;
+GRANT EXECUTE ON FUNCTION open_scopes, scope_names, count_chunks, post_terms, store_turns, recall TO indai_app;
 
 -- migrate:down
