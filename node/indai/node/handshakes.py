@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 
 
 class Handshakes:
-    """Says and takes HELLOs for the agents of this node, all with the same card. `clock`: ms since the
-    epoch."""
+    """Says and takes HELLOs for the agents of this node, each with the card of its record: `card` is what
+    this program can do. `clock`: ms since the epoch."""
 
     def __init__(
         self,
@@ -52,22 +52,36 @@ class Handshakes:
         self._gate = gate
         self._clock = clock
         self._card = card
-        self._generations: dict[str, int] = {}
+        self._cards: dict[str, tuple[bytes, Card]] = {}  # by owner, with the operation it was drawn from
+        self._generations: dict[str, tuple[bytes, int]] = {}  # by owner, with the digest of the card
         self._pins: OrderedDict[tuple[str, str], Pin] = OrderedDict()
-        self._said: OrderedDict[tuple[str, str], int] = OrderedDict()  # until when ours need not be repeated
+        # Until when ours need not be repeated, and with which card it was said.
+        self._said: OrderedDict[tuple[str, str], tuple[int, bytes]] = OrderedDict()
 
     async def say(self, owner: str, peer: str) -> bytes | None:
         """The HELLO to send along to `peer`; None when it has one, or none can be made now."""
         now = self._clock()
-        if self._said.get((owner, peer), 0) > now or owner not in self._agents:
+        if owner not in self._agents:
             return None
-        _remember(self._said, (owner, peer), now + hello.LIFETIME_MS // 2)
         try:
-            return await self._written(owner, peer, now)
+            card = await self.card(owner)
+            until, digest = self._said.get((owner, peer), (0, b""))
+            if until > now and digest == card.digest:
+                return None
+            _remember(self._said, (owner, peer), (now + hello.LIFETIME_MS // 2, card.digest))
+            return await self._written(owner, peer, card, now)
         except IndaiError as error:
             self.unsaid(owner, peer)
             log.info("no hello", owner=owner, peer=peer, reason=error.reason.name)
             return None
+
+    async def card(self, owner: str) -> Card:
+        """The card that the owner's record makes; raises as `Resolver.resolve` and `hello.card_of`."""
+        chain = (await self._resolver.resolve(owner, max_age_ms=MAX_HEAD_AGE_MS)).chain
+        known = self._cards.get(owner)
+        if known is None or known[0] != chain.last_mid:
+            known = self._cards[owner] = (chain.last_mid, hello.card_of(chain.state, self._card))
+        return known[1]
 
     def unsaid(self, owner: str, peer: str) -> None:
         """The HELLO did not arrive: the next delivery has another."""
@@ -78,10 +92,11 @@ class Handshakes:
 
         Raises ProtocolError: ROLLBACK_DETECTED, UNSUPPORTED; Unavailable.
         """
+        await self._gate.check_card(said, self._clock())
         key = (said.header.recipient, said.header.sender_subject)
         before = await self._pin(*key)
         pin = hello.pinned(before, said)
-        hello.agree(self._card, said.card)
+        hello.agree(await self.card(said.header.recipient), said.card)
         if pin != before:
             await self._keep(*key, pin)
 
@@ -90,7 +105,7 @@ class Handshakes:
         said, _ = await self._gate.check_hello(raw, None, self._clock())
         await self.take(said)
 
-    async def _written(self, owner: str, peer: str, now: int) -> bytes:
+    async def _written(self, owner: str, peer: str, card: Card, now: int) -> bytes:
         own = await self._resolver.resolve(owner, max_age_ms=MAX_HEAD_AGE_MS)
         other = await self._resolver.resolve(peer, max_age_ms=MAX_HEAD_AGE_MS)
         key = self._agents.get(owner).signing_key(own, now, "meet")
@@ -109,21 +124,23 @@ class Handshakes:
             registry_size=own.head.size,
             registry_root=own.head.root if own.head.size else b"",
         )
-        payload = hello.compose(header, await self._generation(owner), self._card)
+        payload = hello.compose(header, await self._generation(owner, card), card)
         return seal(payload_type("hello"), payload, [key]).raw
 
-    async def _generation(self, owner: str) -> int:
+    async def _generation(self, owner: str, card: Card) -> int:
         """Of our card: one more than the last when it has changed since, in one statement."""
-        if owner not in self._generations:
+        known = self._generations.get(owner)
+        if known is None or known[0] != card.digest:
             async with transaction(self._pool) as connection:
-                self._generations[owner] = await connection.fetchval(
+                generation = await connection.fetchval(
                     "INSERT INTO node.cards AS c (owner, generation, digest) VALUES ($1, 1, $2)"
                     " ON CONFLICT (owner) DO UPDATE SET digest = $2,"
                     " generation = c.generation + (c.digest <> $2)::int RETURNING generation",
                     owner,
-                    self._card.digest,
+                    card.digest,
                 )
-        return self._generations[owner]
+            known = self._generations[owner] = (card.digest, generation)
+        return known[1]
 
     async def _pin(self, owner: str, subject: str) -> Pin | None:
         known = self._pins.get((owner, subject))

@@ -128,6 +128,14 @@ class Gate:
         rules.check_time(header.issued_at_ms, header.expires_at_ms, now_ms)
         return said, caller_spki is not None and await self._is_node_of(header.sender, caller_spki)
 
+    async def check_card(self, said: hello.Hello, now_ms: int) -> None:
+        """The card is that of the sender's record, if need be of one that the registry shows only now."""
+        sender = said.header.sender
+        record = await self._resolver.resolve(sender, max_age_ms=MAX_HEAD_AGE_MS)
+        if hello.record_digest(record.state) != said.card.record and await self._refreshed():
+            record = await self._resolver.resolve(sender, max_age_ms=MAX_HEAD_AGE_MS)
+        hello.check_record(said.card, record.chain, now_ms)
+
     async def _signers(self, payload: Payload, envelope: Envelope) -> list[tuple[str, str, str]]:
         """(handle, subject, key id) for each signature, from the signed bytes; the envelope's key ids are
         hints."""

@@ -183,7 +183,7 @@ class Outbox:
                 self._handshakes.unsaid(*pair)
             raise
         self._heads.hear(response.ledger_head)
-        await self._greeted(node, response)
+        await self._greeted(node, list(hellos), response)
         if len(response.results) != len(batch):
             raise IndaiError(
                 Reason.INTERNAL, f"{node} answered {len(response.results)} of {len(batch)} messages."
@@ -199,11 +199,15 @@ class Outbox:
         said = {pair: await self._handshakes.say(*pair) for pair in pairs}
         return {pair: raw for pair, raw in said.items() if raw is not None}
 
-    async def _greeted(self, node: str, response: peer_pb2.DeliverResponse) -> None:
+    async def _greeted(
+        self, node: str, pairs: list[tuple[str, str]], response: peer_pb2.DeliverResponse
+    ) -> None:
         """What came back for our HELLOs; a refusal stands in the results of the messages too."""
-        for result in response.hellos:
+        for pair, result in zip(pairs, response.hellos, strict=False):
             if result.error.reason:
                 log.warning("hello refused", whom=node, reason=result.error.reason)
+                if _is_passing(result.error.reason):
+                    self._handshakes.unsaid(*pair)
             for raw in result.replies:
                 try:
                     await self._handshakes.take_answer(raw)

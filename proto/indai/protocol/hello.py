@@ -3,6 +3,10 @@
 A HELLO is signed by the agent's key like any message, names one receiver, and is good until it expires. Its
 *generation* counts the changes of its card. A receiver pins generation and digest: an older generation, or
 another card under the same one, is an agent restored from a backup, or somebody who replays its past.
+
+A card is drawn from the agent's own record: it offers what the record advertises, as far as the program has
+it, and names the record by digest. The receiver compares that with the registry, so an agent can't show peers
+another card than the one its owner has signed.
 """
 
 from __future__ import annotations
@@ -10,11 +14,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from indai.protocol.envelope import Envelope
-from indai.protocol.errors import InvalidInput, ProtocolError, Reason
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason, Unavailable
+from indai.protocol.handlestate import Advertisement, HandleState
 from indai.protocol.header import MAX_TIME_MS, check_form
+from indai.protocol.operations import Chain
 from indai.protocol.quoting import quoted
 from indai.protocol.wire import strict_parse
 from indai.v1 import envelope_pb2, peer_pb2
@@ -25,6 +31,8 @@ MAX_VERSIONS = 8
 
 _WORD = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _DOMAIN = b"ind.ai/card/v1\n"
+_RECORD = b"ind.ai/card-record/v1\n"
+LAG_MS = 60_000  # how far behind the registry an honest agent's node may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,7 @@ class Card:
     envelope_bytes: int = 65_536
     batch: int = 64
     moves: int = 8
+    record: bytes = bytes(32)
 
     def __post_init__(self) -> None:
         words = (self.intents, self.features, self.required, self.languages)
@@ -48,6 +57,8 @@ class Card:
             raise InvalidInput(Reason.INVALID_ARGUMENT, "A card's versions are sorted, each once.")
         if min(self.envelope_bytes, self.batch, self.moves) < 1:
             raise InvalidInput(Reason.INVALID_ARGUMENT, "A card's limits are at least 1.")
+        if len(self.record) != 32:
+            raise InvalidInput(Reason.INVALID_ARGUMENT, "A card names its record by a digest of 32 bytes.")
         if not set(self.required) <= set(self.features):
             raise InvalidInput(Reason.INVALID_ARGUMENT, "Who requires a feature has it.")
 
@@ -56,8 +67,7 @@ class Card:
         """SHA-256 over one text for each card, 32 bytes."""
         limits = (self.envelope_bytes, self.batch, self.moves)
         lists = (self.versions, self.intents, self.features, self.required, self.languages, limits)
-        text = "".join(f"{' '.join(map(str, one))}\n" for one in lists)
-        return hashlib.sha256(_DOMAIN + text.encode("ascii")).digest()
+        return hashlib.sha256(_DOMAIN + _text(lists) + self.record).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,7 @@ def compose(header: envelope_pb2.Header, generation: int, card: Card) -> bytes:
             required=card.required,
             languages=card.languages,
             limits=peer_pb2.Limits(envelope_bytes=card.envelope_bytes, batch=card.batch, moves=card.moves),
+            record_digest=card.record,
         ),
     )
     return message.SerializeToString()
@@ -127,6 +138,7 @@ def read(envelope: Envelope) -> Hello:
             limits.envelope_bytes,
             limits.batch,
             limits.moves,
+            message.card.record_digest,
         )
     except InvalidInput as error:
         raise ProtocolError(Reason.MALFORMED, error.message, rule="HEL-01") from None
@@ -135,6 +147,49 @@ def read(envelope: Envelope) -> Hello:
     if message.header.expires_at_ms - message.header.issued_at_ms > LIFETIME_MS:
         raise ProtocolError(Reason.MALFORMED, "A HELLO is good for at most 24 hours.", rule="HEL-01")
     return Hello(message.header, message.generation, card)
+
+
+def record_digest(state: HandleState) -> bytes:
+    """SHA-256 over what a record says of what its agent can do, 32 bytes."""
+    said = state.advertisement
+    offer = ((), (), (), (0, 0)) if said is None else _offer(said)
+    return hashlib.sha256(_RECORD + _text((sorted(state.intents), *offer))).digest()
+
+
+def card_of(state: HandleState, program: Card) -> Card:
+    """The card of the agent with this record: of what the program can do, what the record advertises.
+
+    Raises ProtocolError(UNSUPPORTED) when it advertises only versions that the program does not speak.
+    """
+    said = state.advertisement
+    card = replace(program, record=record_digest(state))
+    if state.intents:
+        card = replace(card, intents=tuple(sorted({*state.intents} & {*program.intents})))
+    if said is None:
+        return card
+    versions = tuple(sorted({*said.versions} & {*program.versions}))
+    if not versions:
+        raise _unsupported(f"a version that the record advertises: {said.versions}", "HEL-03")
+    size = min(said.envelope_bytes or program.envelope_bytes, program.envelope_bytes)
+    return replace(card, versions=versions, languages=tuple(sorted(said.languages)), envelope_bytes=size)
+
+
+def check_record(card: Card, chain: Chain, now_ms: int) -> None:
+    """The card is that of its sender's record, `chain` at the receiver's newest verified head.
+
+    Raises ProtocolError(ROLLBACK_DETECTED) for the card of an older record, or of none; Unavailable while the
+    sender may not have heard of its newest record yet.
+    """
+    if card.record == record_digest(chain.state):
+        return
+    shown = [one for one in chain.history if one.state and record_digest(one.state) == card.record]
+    if shown and now_ms - _replaced_ms(chain, shown[-1].seq) <= LAG_MS:
+        message = f"{chain.handle} has not heard of its newest record yet."
+        raise Unavailable(Reason.STALE_HEAD, message, hint="try again")
+    what = (
+        f"the card of operation {shown[-1].seq} of its record" if shown else "a card that no record of it has"
+    )
+    raise _rollback(f"{chain.handle} shows {what}; the registry has operation {chain.seq}.")
 
 
 def pinned(before: Pin | None, hello: Hello) -> Pin:
@@ -164,6 +219,20 @@ def agree(ours: Card, theirs: Card) -> Agreement:
     return Agreement(
         max(versions), _common(ours.intents, theirs.intents), _common(ours.features, theirs.features)
     )
+
+
+def _replaced_ms(chain: Chain, seq: int) -> int:
+    """When the record that followed operation `seq` was published."""
+    later = (one.time_ms for one in chain.history if one.seq > seq and not one.nullified)
+    return next(later, chain.history[-1].time_ms)
+
+
+def _offer(said: Advertisement) -> tuple[Sequence[object], ...]:
+    return said.versions, sorted(said.languages), sorted(said.doors), (said.envelope_bytes, int(said.listed))
+
+
+def _text(lists: Sequence[Sequence[object]]) -> bytes:
+    return "".join(f"{' '.join(map(str, one))}\n" for one in lists).encode("ascii")
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:

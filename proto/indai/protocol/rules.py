@@ -227,6 +227,7 @@ _RULES = (
         "A generation below the one pinned, or another card under it, is a rollback; the pin stays.",
         _HELLO,
     ),
+    Rule("HEL-05", "A card is drawn from its agent's newest record, and names it by digest.", _HELLO),
     Rule("HEL-03", "Two agents speak the highest version that both name; with none they don't deal.", _HELLO),
     Rule("HEL-04", "What one side requires and the other lacks ends the matter, and is named.", _HELLO),
     Rule(

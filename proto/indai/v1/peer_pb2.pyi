@@ -241,6 +241,9 @@ class Card(_message.Message):
     REQUIRED_FIELD_NUMBER: _builtins.int
     LANGUAGES_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
+    RECORD_DIGEST_FIELD_NUMBER: _builtins.int
+    record_digest: _builtins.bytes
+    """SHA-256 over what its record in the registry says of it (intents and advertisement), 32 bytes."""
     @_builtins.property
     def versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Versions of the protocol."""
@@ -274,10 +277,11 @@ class Card(_message.Message):
         required: _abc.Iterable[_builtins.str] | None = ...,
         languages: _abc.Iterable[_builtins.str] | None = ...,
         limits: Global___Limits | None = ...,
+        record_digest: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "intents", b"intents", "languages", b"languages", "limits", b"limits", "required", b"required", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "intents", b"intents", "languages", b"languages", "limits", b"limits", "record_digest", b"record_digest", "required", b"required", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

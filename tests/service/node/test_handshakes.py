@@ -10,7 +10,7 @@ from indai.client.tls import NodeIdentity, pinned_channel
 from indai.node.handshakes import OWN, Handshakes
 from indai.protocol.envelope import parse_envelope, payload_type, seal
 from indai.protocol.header import new_id
-from indai.protocol.hello import LIFETIME_MS, Card, compose, read
+from indai.protocol.hello import LIFETIME_MS, Card, compose, read, record_digest
 from indai.v1 import envelope_pb2, owner_pb2, peer_pb2
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
@@ -27,6 +27,7 @@ async def greet(
     card: Card,
     identity: NodeIdentity | None = None,
     sender: str = "ind.ai/alice",
+    record: bytes | None = None,
 ) -> peer_pb2.DeliverResponse:
     """A HELLO and a proposal to bob, signed with alice's second key, from her own node's TLS key."""
     resolver = pair.world.resolver()
@@ -45,6 +46,7 @@ async def greet(
         nonce=os.urandom(16),
         thread=new_id(now, os.urandom(10)),
     )
+    card = replace(card, record=record_digest(alice.state) if record is None else record)
     said = seal(payload_type("hello"), compose(header, generation, card), [key])
     message = await proposal(pair, key)
     node = (await resolver.resolve("ind.ai/node-b")).state.node_record
@@ -96,6 +98,16 @@ async def test_what_a_peer_requires_and_we_lack_is_said_and_not_dropped(pair: Pa
     assert answer.results[0].error.reason == "UNSUPPORTED"
 
 
+@pytest.mark.rule("HEL-05")
+async def test_a_card_that_no_record_of_its_sender_has_is_a_rollback(pair: Pair) -> None:
+    answer = await greet(pair, 6, OWN, record=bytes(32))
+    # A record that is unknown here may be newer: it is asked for once, and then the card is nobody's.
+    assert answer.hellos[0].error.reason == "ROLLBACK_DETECTED"
+    assert answer.results[0].error.reason == "ROLLBACK_DETECTED"
+    answer = await greet(pair, 6, OWN)
+    assert [answer.hellos[0].error.reason, answer.results[0].error.reason] == ["", ""]
+
+
 async def test_a_stranger_learns_nothing_of_why(pair: Pair) -> None:
     answer = await greet(pair, 1, replace(OWN, versions=(9,)), STRANGER)
     assert answer.hellos[0].error.reason == "REFUSED"
@@ -106,9 +118,9 @@ async def test_an_established_pair_says_no_hello_again(pair: Pair, monkeypatch: 
     written: list[tuple[str, str]] = []
     original = Handshakes._written
 
-    async def counted(self: Handshakes, owner: str, peer: str, now: int) -> bytes:
+    async def counted(self: Handshakes, owner: str, peer: str, card: Card, now: int) -> bytes:
         written.append((owner, peer))
-        return await original(self, owner, peer, now)
+        return await original(self, owner, peer, card, now)
 
     monkeypatch.setattr(Handshakes, "_written", counted)
     now = now_ms()
