@@ -6,6 +6,7 @@ hold a rotation key, and only while they sign.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,10 +104,17 @@ async def new_agent_key(home: Home, handle: str) -> bytes:
 
 
 def rotate_to(
-    chain: Chain, signer: SigningKey, old: str, public_key: bytes, now: int
+    chain: Chain,
+    signer: SigningKey,
+    old: str,
+    public_key: bytes,
+    now: int,
+    *,
+    scopes: Sequence[str] = (),
+    limits: Sequence[tuple[str, int]] = (),
 ) -> tuple[Envelope, str]:
     """The operation that puts an agent key in the place of one, and that one's id ("": it had none left)."""
-    new = handlekeys.new_agent_key(public_key, now)
+    new = handlekeys.new_agent_key(public_key, now, scopes=scopes, limits=limits)
     # A handle whose last key was revoked gets a new one beside it.
     revoked = chosen_key(chain, old) if old or _live(chain) else ""
     if revoked:

@@ -11,7 +11,7 @@ from indai.cli import enrolment
 from indai.cli.files import read_text
 from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, data_option
-from indai.cli.operation_files import public_key
+from indai.cli.operation_files import amount_of, public_key
 from indai.cli.output import Page, emit
 from indai.cli.session import now_ms, registry_session
 from indai.cli.signing import Signing, perform, show_done, signing_options
@@ -219,24 +219,47 @@ def _key_words(key: AgentKey) -> str:
 @command(
     "rotate",
     "indai handle rotate ind.ai/alice",
+    "indai handle rotate ind.ai/alice --scope meet --scope pay --limit EUR=5000",
     "indai handle rotate ind.ai/alice --key alice.key --sign-only -o rotate.json",
 )
 @click.argument("handle_text", metavar="HANDLE")
 @click.option("--old", metavar="KEY_ID", default="", help="The agent key to replace, if several.")
 @click.option("--agent-key", metavar="PUBLIC", default="", help="One that the node has made; else a new one.")
+@click.option("--scope", "scopes", metavar="KIND", multiple=True, help="All it may sign, else all (repeat).")
+@click.option(
+    "--limit",
+    "limits",
+    metavar="EUR=5000",
+    multiple=True,
+    help="All it may sign for in one commitment, in minor units (repeat).",
+)
 @signing_options
 @data_option
-def rotate(home: Home, handle_text: str, old: str, agent_key: str, **how: Any) -> None:
+def rotate(
+    home: Home,
+    handle_text: str,
+    old: str,
+    agent_key: str,
+    scopes: tuple[str, ...],
+    limits: tuple[str, ...],
+    **how: Any,
+) -> None:
     """Give HANDLE a fresh agent key and revoke the old one.
+
+    With --limit the key signs for no more than that in one commitment, and for
+    nothing in another currency.
 
     Needs the handle's rotation key for a moment: --key, or its file in the
     data directory's folder offline/.
     """
     public = public_key(agent_key) if agent_key else run(enrolment.new_agent_key(home, handle_text))
     revoked: list[str] = []
+    amounts = [amount_of(text) for text in limits]
 
     def build(chain: Chain, signer: SigningKey, now: int) -> Envelope:
-        operation, replaced = enrolment.rotate_to(chain, signer, old, public, now)
+        operation, replaced = enrolment.rotate_to(
+            chain, signer, old, public, now, scopes=scopes, limits=amounts
+        )
         revoked.append(replaced)
         return operation
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 from indai.cli.errors import wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, data_option
-from indai.cli.operation_files import fetch_history, operation_name, public_key, read_operation
+from indai.cli.operation_files import amount_of, fetch_history, operation_name, public_key, read_operation
 from indai.cli.output import Page, emit
 from indai.cli.session import now_ms, registry_session
 from indai.cli.signing import (
@@ -32,7 +31,6 @@ from indai.protocol.keys import SigningKey
 from indai.protocol.operations import Chain
 
 _DAY_MS = 86_400_000
-_BUDGET = re.compile(r"([A-Z]{3})=([0-9]{1,15})")
 
 
 @command("key", "indai handle key /media/usb/alice-1.key")
@@ -131,7 +129,7 @@ def delegate(
     signing = Signing(**how)
     if not end and not kinds:
         raise wrong(f"Nobody said what {name} may do.", "name a kind of intent: --kind meet")
-    amounts = tuple(_budget(text) for text in budgets)
+    amounts = tuple(amount_of(text) for text in budgets)
 
     async def work() -> Done:
         wanted = subject or (await _subject(home, name, signing) if not end else "")
@@ -310,10 +308,3 @@ def _show_history(page: Page, chain: Chain, output: str) -> None:
     page.table(("seq", "operation", "time", "signed by", ""), rows, {"nullified": "red"})
     if output:
         page.line(f"Written to {output}, for signing on a machine without a network.")
-
-
-def _budget(text: str) -> tuple[str, int]:
-    match = _BUDGET.fullmatch(text)
-    if match is None:
-        raise wrong(f"{text!r} is not a budget.", "write it like EUR=5000, in minor units")
-    return match[1], int(match[2])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from indai.protocol.handles import Handle
 from indai.protocol.keys import PUBLIC_KEY_BYTES
 from indai.protocol.operations import MAX_OPERATION, Chain, Type, parse_operation, replay
 from indai.v1 import registry_pb2
+
+_AMOUNT = re.compile(r"([A-Z]{3})=([0-9]{1,15})")
 
 _HISTORY, _OPERATION = "ind.ai handle history", "ind.ai signed operation"
 _VERSION = 1
@@ -117,3 +120,11 @@ def _read(path: str, kind: str) -> dict[str, Any]:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
+
+
+def amount_of(text: str) -> tuple[str, int]:
+    """`EUR=5000` as (currency, minor units); raises InvalidInput."""
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise wrong(f"{text!r} is not an amount.", "write it like EUR=5000, in minor units")
+    return match[1], int(match[2])

@@ -94,10 +94,21 @@ def load_key_file(path: Path) -> SigningKey:
 
 
 def new_agent_key(
-    public_key: bytes, now_ms: int, *, scopes: Sequence[str] = (), valid_until_ms: int = 0
+    public_key: bytes,
+    now_ms: int,
+    *,
+    scopes: Sequence[str] = (),
+    limits: Sequence[tuple[str, int]] = (),
+    valid_until_ms: int = 0,
 ) -> AgentKey:
-    """An agent key that is valid at once, also on a clock that is up to two minutes behind this one."""
-    return AgentKey(public_key, now_ms - MAX_SKEW_MS, valid_until_ms, scopes=tuple(scopes))
+    """An agent key that is valid at once, also on a clock that is up to two minutes behind this one.
+
+    `scopes` are the kinds of intent it may sign (empty: all), `limits` the most it may sign for in one
+    commitment, by currency, in minor units (empty: no limit).
+    """
+    return AgentKey(
+        public_key, now_ms - MAX_SKEW_MS, valid_until_ms, scopes=tuple(scopes), limits=tuple(limits)
+    )
 
 
 def claim(

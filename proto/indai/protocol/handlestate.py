@@ -38,13 +38,21 @@ _LOOPBACK = ("localhost", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class AgentKey:
-    """A key that signs messages; times in ms since the epoch, 0 for "no end" and "not revoked"."""
+    """A key that signs messages; times in ms since the epoch, 0 for "no end" and "not revoked".
+
+    `limits`: the most it may sign for in one commitment, by currency, in minor units; empty for no limit.
+    """
 
     public_key: bytes
     valid_from_ms: int
     valid_until_ms: int = 0
     revoked_at_ms: int = 0
     scopes: tuple[str, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
+
+    def may_sign_for(self, amount_minor: int, currency: str) -> bool:
+        """Whether one commitment may cost its signer this much."""
+        return not self.limits or 0 <= amount_minor <= dict(self.limits).get(currency, -1)
 
     @property
     def key_id(self) -> str:
@@ -187,7 +195,21 @@ def _key_to_proto(key: AgentKey) -> registry_pb2.AgentKey:
         valid_until_ms=key.valid_until_ms,
         revoked_at_ms=key.revoked_at_ms,
         scopes=key.scopes,
+        limits=_budgets_to_proto(key.limits),
     )
+
+
+def _budgets_to_proto(amounts: Sequence[tuple[str, int]]) -> list[registry_pb2.Budget]:
+    return [registry_pb2.Budget(currency=code, amount_minor=amount) for code, amount in amounts]
+
+
+def _budgets(messages: Sequence[registry_pb2.Budget], what: str, rule: str) -> tuple[tuple[str, int], ...]:
+    amounts = tuple((one.currency, one.amount_minor) for one in messages)
+    if len(amounts) > MAX_BUDGETS or len({code for code, _ in amounts}) != len(amounts):
+        raise invalid(f"the {what} are more than {MAX_BUDGETS} or repeat", rule)
+    if not all(_CURRENCY.fullmatch(code) and 0 < amount <= MAX_TIME_MS for code, amount in amounts):
+        raise invalid(f"one of the {what} is not an amount of a currency", rule)
+    return amounts
 
 
 def _key_from_proto(message: registry_pb2.AgentKey) -> AgentKey:
@@ -196,7 +218,8 @@ def _key_from_proto(message: registry_pb2.AgentKey) -> AgentKey:
     times = (message.valid_from_ms, message.valid_until_ms, message.revoked_at_ms)
     if not all(0 <= time <= MAX_TIME_MS for time in times) or 0 < times[1] <= times[0]:
         raise invalid(f"the times of key {message.key_id} are out of order or range", "REG-04")
-    return AgentKey(message.public_key, *times, scopes=_words(message.scopes, "scopes"))
+    limits = _budgets(message.limits, f"limits of key {message.key_id}", "REG-04")
+    return AgentKey(message.public_key, *times, _words(message.scopes, "scopes"), limits)
 
 
 def _check_keys(rotation: tuple[bytes, ...], agents: tuple[AgentKey, ...]) -> None:
@@ -217,7 +240,7 @@ def _delegation_to_proto(one: Delegation) -> registry_pb2.Delegation:
         handle=one.handle,
         subject_id=one.subject_id,
         kinds=one.kinds,
-        budgets=[registry_pb2.Budget(currency=code, amount_minor=amount) for code, amount in one.budgets],
+        budgets=_budgets_to_proto(one.budgets),
         valid_from_ms=one.valid_from_ms,
         valid_until_ms=one.valid_until_ms,
         depth=one.depth,
@@ -242,11 +265,7 @@ def _delegation_from_proto(message: registry_pb2.Delegation, handle: str) -> Del
     times = (message.valid_from_ms, message.valid_until_ms)
     if not kinds or not 0 <= times[0] < times[1] <= MAX_TIME_MS or message.depth >= MAX_DEPTH:
         raise invalid(f"the delegation to {sub} has no kind or end, or is too deep", "REG-36")
-    budgets = tuple((budget.currency, budget.amount_minor) for budget in message.budgets)
-    if len(budgets) > MAX_BUDGETS or len({code for code, _ in budgets}) != len(budgets):
-        raise invalid(f"the budgets of {sub} are more than {MAX_BUDGETS} or repeat", "REG-36")
-    if not all(_CURRENCY.fullmatch(code) and 0 < amount <= MAX_TIME_MS for code, amount in budgets):
-        raise invalid(f"a budget of {sub} is not an amount of a currency", "REG-36")
+    budgets = _budgets(message.budgets, f"budgets of {sub}", "REG-36")
     return Delegation(sub, message.subject_id, kinds, *times, budgets, message.depth, message.allotment)
 
 

@@ -121,12 +121,15 @@ class Chain:
         """The agent key with this id, revoked or not; None when it was never listed."""
         return self.state.agent_key(wanted)
 
-    def key_valid_at(self, wanted: str, time_ms: int, scope: str = "") -> None:
-        """Check that agent key `wanted` may sign `scope` at `time_ms`.
+    def key_valid_at(
+        self, wanted: str, time_ms: int, scope: str = "", amount: tuple[str, int] | None = None
+    ) -> None:
+        """Check that agent key `wanted` may sign `scope` at `time_ms`, and for `amount`: what the commitment
+        costs its signer (currency, minor units).
 
         Raises ProtocolError: UNKNOWN_KEY when it was never listed, KEY_REVOKED from its revocation or the
         end of the handle on and always when it was nullified, EXPIRED outside its validity,
-        PERMISSION_DENIED when its scopes leave `scope` out.
+        PERMISSION_DENIED when its scopes leave `scope` out or `amount` is above its limit.
         """
         key = self.agent_key(wanted)
         if wanted in self.barred:
@@ -141,6 +144,11 @@ class Chain:
             raise _unfit(Reason.EXPIRED, f"The key {wanted} of {self.handle} is not valid at this time")
         if scope and key.scopes and scope not in key.scopes:
             raise _unfit(Reason.PERMISSION_DENIED, f"The key {wanted} of {self.handle} may not sign {scope}")
+        if amount is not None and not key.may_sign_for(amount[1], amount[0]):
+            what = f"{amount[1]} {quoted(amount[0])}"
+            raise _unfit(
+                Reason.PERMISSION_DENIED, f"The key {wanted} of {self.handle} may not sign for {what}"
+            )
 
 
 def subject_id(genesis: Envelope) -> str:
@@ -425,9 +433,7 @@ def _check_key_history(
         if new == old:
             continue
         revoked += 1
-        now_revoked = AgentKey(
-            old.public_key, old.valid_from_ms, old.valid_until_ms, operation.issued_at_ms, old.scopes
-        )
+        now_revoked = replace(old, revoked_at_ms=operation.issued_at_ms)
         if old.revoked_at_ms or new != now_revoked:
             raise invalid(f"the key {old.key_id} changed other than by being revoked now", "REG-05")
     for added in after.values():

@@ -68,7 +68,9 @@ _RULES = (
     ),
     Rule("REG-08", "A handle is a node with a well-formed record, or has a home node, never both.", _HANDLES),
     Rule(
-        "REG-09", "An agent key signs while it is listed, valid, unrevoked, and within its scopes.", _HANDLES
+        "REG-09",
+        "An agent key signs while it is listed, valid, unrevoked, and within its scopes and limits.",
+        _HANDLES,
     ),
     Rule(
         "REG-10",

@@ -349,6 +349,7 @@ class AgentKey(_message.Message):
     VALID_UNTIL_MS_FIELD_NUMBER: _builtins.int
     REVOKED_AT_MS_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     """Text id; must equal the id computed from the key."""
     public_key: _builtins.bytes
@@ -361,7 +362,13 @@ class AgentKey(_message.Message):
     """Milliseconds since the epoch; 0 means not revoked."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Intent kinds it may sign; empty means all. Limit of amounts follows."""
+        """Intent kinds it may sign; empty means all."""
+
+    @_builtins.property
+    def limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Budget]:
+        """The most it may sign for in one commitment, by currency; a currency that is not here it may not sign for at all. Empty
+        means no limit of its own.
+        """
 
     def __init__(
         self,
@@ -372,10 +379,11 @@ class AgentKey(_message.Message):
         valid_until_ms: _builtins.int = ...,
         revoked_at_ms: _builtins.int = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
+        limits: _abc.Iterable[Global___Budget] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "public_key", b"public_key", "revoked_at_ms", b"revoked_at_ms", "scopes", b"scopes", "valid_from_ms", b"valid_from_ms", "valid_until_ms", b"valid_until_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "limits", b"limits", "public_key", b"public_key", "revoked_at_ms", b"revoked_at_ms", "scopes", b"scopes", "valid_from_ms", b"valid_from_ms", "valid_until_ms", b"valid_until_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -353,6 +353,42 @@ def test_a_key_is_judged_by_time_revocation_and_scope() -> None:
     assert judged(ended, AGENT.key_id, NOW + 999, "meet") is None
 
 
+@pytest.mark.rule("REG-09")
+def test_a_key_signs_for_no_more_than_its_limit_and_in_no_other_currency() -> None:
+    limited = AgentKey(AGENT.public_key, NOW, scopes=("pay",), limits=(("EUR", 5_000), ("INR", 1)))
+    chain = apply_operation(None, create(replace(STATE, agent_keys=(limited,))))
+    chain.key_valid_at(AGENT.key_id, NOW, "pay")
+    for good in (("EUR", 5_000), ("EUR", 0), ("INR", 1)):
+        chain.key_valid_at(AGENT.key_id, NOW, "pay", good)
+    for amount in (("EUR", 5_001), ("USD", 1), ("eur", 1), ("EUR", -1)):
+        with pytest.raises(ProtocolError) as caught:
+            chain.key_valid_at(AGENT.key_id, NOW, "pay", amount)
+        assert caught.value.reason is Reason.PERMISSION_DENIED
+    # Without limits of its own a key is bound by its owner's rules alone.
+    free = apply_operation(None, create(replace(STATE, agent_keys=(replace(limited, limits=()),))))
+    free.key_valid_at(AGENT.key_id, NOW, "pay", ("USD", 1 << 40))
+
+
+@pytest.mark.rule("REG-05")
+def test_the_limit_of_a_key_never_changes_and_survives_its_revocation() -> None:
+    limited = AgentKey(AGENT.public_key, NOW, limits=(("EUR", 5_000),))
+    chain = apply_operation(None, create(replace(STATE, agent_keys=(limited,))))
+    raised = replace(chain.state, agent_keys=(replace(limited, limits=(("EUR", 9_000),)),))
+    with pytest.raises(ProtocolError):
+        apply_operation(chain, follow(chain, UPDATE, raised))
+    after = apply_operation(chain, follow(chain, REVOKE, revoked(chain.state, NOW + 1_000)))
+    assert after.state.agent_keys[0].limits == limited.limits
+
+
+@pytest.mark.rule("REG-04")
+@pytest.mark.parametrize("limits", [(("EUR", 0),), (("euro", 1),), (("EUR", 1), ("EUR", 2))])
+def test_a_limit_that_is_no_amount_is_refused(limits: tuple[tuple[str, int], ...]) -> None:
+    with pytest.raises(ProtocolError):
+        apply_operation(
+            None, create(replace(STATE, agent_keys=(AgentKey(AGENT.public_key, NOW, limits=limits),)))
+        )
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["add", "revoke", "rotate", "end"]), st.integers(0, 3)), max_size=8
 )

@@ -76,8 +76,17 @@ class KeyHistory:
         self._versions[chain.subject_id].append(Version(time_ms, chain))
         return chain
 
-    def judge(self, handle: str, subject: str, key_id: str, time_ms: int, scope: str = "") -> Judgement:
-        """Whether agent key `key_id` of `subject` may sign `scope` at `time_ms`."""
+    def judge(
+        self,
+        handle: str,
+        subject: str,
+        key_id: str,
+        time_ms: int,
+        scope: str = "",
+        amount: tuple[str, int] | None = None,
+    ) -> Judgement:
+        """Whether agent key `key_id` of `subject` may sign `scope` at `time_ms`, for `amount`, which the
+        commitment costs its signer (currency, minor units)."""
         versions = self._versions.get(subject)
         if not versions or versions[-1].chain.handle != handle:
             return Judgement(fault=f"the registry knows no {handle} with the subject {subject}")
@@ -93,20 +102,25 @@ class KeyHistory:
         if time_ms < listed.time_ms - MAX_SKEW_MS:
             return Judgement(key.public_key, f"the key {key_id} of {handle} was not published yet")
         try:
-            newest.key_valid_at(key_id, time_ms, scope)
+            newest.key_valid_at(key_id, time_ms, scope, amount)
         except IndaiError as error:
             fault = error.message.rstrip(".")
             contested = error.reason is Reason.KEY_REVOKED and time_ms <= (
                 _ended(versions, key_id) + MAX_HEAD_AGE_MS
             )
             return Judgement(key.public_key, fault, contested)
-        fault = self._undelegated(subject, scope, time_ms, time_ms) if scope else ""
+        fault = self._undelegated(subject, scope, time_ms, time_ms, amount) if scope else ""
         # Who heard of the end of a delegation too late is not at fault.
-        contested = bool(fault) and not self._undelegated(subject, scope, time_ms, time_ms - MAX_HEAD_AGE_MS)
+        contested = bool(fault) and not self._undelegated(
+            subject, scope, time_ms, time_ms - MAX_HEAD_AGE_MS, amount
+        )
         return Judgement(key.public_key, fault, contested)
 
-    def _undelegated(self, subject: str, scope: str, time_ms: int, known_ms: int) -> str:
-        """Why a sub-agent might not sign `scope`, by what was published at `known_ms`; empty if it might."""
+    def _undelegated(
+        self, subject: str, scope: str, time_ms: int, known_ms: int, amount: tuple[str, int] | None
+    ) -> str:
+        """Why a sub-agent might not sign `scope` for `amount`, by what was published at `known_ms`; empty if
+        it might. What it has spent before is for its delegator's own ledger to say."""
         agent = self._at(subject, known_ms)
         if agent is None or not delegator_of(agent):
             return ""
@@ -117,7 +131,7 @@ class KeyHistory:
                 return f"{above}, which delegates to {path[0].handle}, was not published yet"
             path.insert(0, published[-1].chain)
         try:
-            check_delegation(path, scope, time_ms)
+            check_delegation(path, scope, time_ms, amount)
         except ProtocolError as error:
             return error.message.rstrip(".")
         return ""
