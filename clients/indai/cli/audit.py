@@ -12,6 +12,7 @@ from indai.cli.framework import command
 from indai.cli.output import Page, emit, wants_json
 from indai.client.audit import Report, audit
 from indai.client.audit.page import html_page
+from indai.client.audit.parts import worthwhile
 from indai.client.exports import REGISTRY, Header, read_export
 from indai.client.network import NetworkPolicy
 from indai.protocol.errors import IndaiError
@@ -43,7 +44,7 @@ def audit_command(exports: tuple[str, ...], registry: str, network: str, html: s
     ledgers, mirror = _sorted(exports, registry)
     trust = NetworkPolicy.load(Path(network)).policy if network else None
     progress = _Progress()
-    report = audit(ledgers, mirror, trust, progress)
+    report = audit(ledgers, mirror, trust, progress, worthwhile(ledgers))
     progress.end()
     if html:
         _write_page(Path(html), html_page(report, [path.name for path in ledgers]))

@@ -215,17 +215,38 @@ _STAGES = {"open-leaf": "leaf", "erased-leaf": "leaf"}
 _Numbered = LeafLine | ErasedLeafLine | OpenLeafLine | EntryLine
 
 
-class _Order:
+class LineOrder:
     """What may come next, and the counts and hash that the last line must state."""
 
-    __slots__ = ("_digest", "_next_index", "_stage", "_stages", "counts")
+    __slots__ = ("_digest", "_next_index", "_stage", "_stages", "counts", "of")
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self._stages: tuple[str, ...] = ()
         self._stage = -1
         self._next_index = 0
+        self.of = ""
         self.counts = dict.fromkeys(_COUNTED.values(), 0)
+
+    @classmethod
+    def within(cls, of: str, stage: str, index: int) -> LineOrder:
+        """The order somewhere inside an export, in the given stage with the given leaf next."""
+        order = cls()
+        order.of, order._stages, order._next_index = of, _CONTENT[of], index
+        order._stage = order._stages.index(stage)
+        order.counts["checkpoints"] = 1
+        return order
+
+    def may_follow(self, stage: str) -> bool:
+        """Whether a line of this stage can come now, whatever it says."""
+        return stage in self._stages and self._stages.index(stage) >= self._stage
+
+    def count(self, stage: str, line: bytes) -> None:
+        """Take a line of a leaf or message that somebody else reads and checks."""
+        self._digest.update(line)
+        self._stage = self._stages.index(stage)
+        self.counts[_COUNTED[stage]] += 1
+        self._next_index += stage == "leaf"
 
     def check(self, record: Record) -> str:
         """Why `record` cannot stand here, or nothing."""
@@ -250,7 +271,7 @@ class _Order:
         """Count an accepted line."""
         self._digest.update(line)
         if isinstance(record, Header):
-            self._stage, self._stages = 0, _CONTENT[record.of]
+            self.of, self._stage, self._stages = record.of, 0, _CONTENT[record.of]
         elif not isinstance(record, End):
             self._stage = self._stages.index(_STAGES.get(record.tag, record.tag))
             self.counts[_COUNTED[record.tag]] += 1
@@ -273,7 +294,7 @@ class ExportWriter:
     __slots__ = ("_order",)
 
     def __init__(self) -> None:
-        self._order = _Order()
+        self._order = LineOrder()
 
     def line(self, record: Record) -> bytes:
         """The line of `record`; raises ValueError where it cannot stand (a mistake of the caller)."""
@@ -285,9 +306,9 @@ class ExportWriter:
 
     def copy(self, line: bytes) -> bytes:
         """A line that another writer made, without its end line; raises InvalidInput(INVALID_EXPORT)."""
-        record = _decode("the copied export", self._order.lines + 1, line)
+        record = decode("the copied export", self._order.lines + 1, line)
         if why := self._order.check(record):
-            raise _unreadable("the copied export", self._order.lines + 1, why)
+            raise unreadable("the copied export", self._order.lines + 1, why)
         self._order.take(record, line)
         return line
 
@@ -320,30 +341,43 @@ def read_export(path: Path) -> Iterator[tuple[int, Record]]:
         with path.open("rb") as file:
             yield from read_lines(path.name, iter(lambda: file.readline(MAX_LINE + 1), b""))
     except OSError as error:
-        message = f"The export {quoted(str(path))} cannot be read: {error.strerror or error}."
-        raise InvalidInput(Reason.INVALID_EXPORT, message, hint="check the path") from None
+        raise cannot_read(path, error) from None
+
+
+def cannot_read(path: Path, error: OSError) -> InvalidInput:
+    """The file is not there, or not ours to read."""
+    message = f"The export {quoted(str(path))} cannot be read: {error.strerror or error}."
+    return InvalidInput(Reason.INVALID_EXPORT, message, hint="check the path")
+
+
+def end_of(name: str, number: int, end: End, order: LineOrder) -> None:
+    """The last line must fit what came before; raises InvalidInput(INVALID_EXPORT)."""
+    right = order.end()
+    if end != right:
+        raise _damaged(name, number, end, right)
 
 
 def read_lines(name: str, lines: Iterable[bytes]) -> Iterator[tuple[int, Record]]:
     """As `read_export`, from lines with their line feeds; `name` stands in the errors."""
-    order, number, record = _Order(), 0, None
+    order, number, record = LineOrder(), 0, None
     for number, line in enumerate(chain(lines), start=1):
         if isinstance(record, End):
-            raise _unreadable(name, number, "something follows the last line")
-        record = _decode(name, number, line)
+            raise unreadable(name, number, "something follows the last line")
+        record = decode(name, number, line)
         if why := order.check(record):
-            raise _unreadable(name, number, why)
-        if isinstance(record, End) and record != (right := order.end()):
-            raise _damaged(name, number, record, right)
+            raise unreadable(name, number, why)
+        if isinstance(record, End):
+            end_of(name, number, record, order)
         order.take(record, line)
         yield number, record
     if not isinstance(record, End):
-        raise _unreadable(name, number + 1, "the file ends before its last line")
+        raise unreadable(name, number + 1, "the file ends before its last line")
 
 
-def _decode(name: str, number: int, line: bytes) -> Record:
+def decode(name: str, number: int, line: bytes) -> Record:
+    """The record of one line; raises InvalidInput(INVALID_EXPORT) unless a writer writes exactly this."""
     if len(line) > MAX_LINE:
-        raise _unreadable(name, number, f"it is longer than {MAX_LINE} bytes")
+        raise unreadable(name, number, f"it is longer than {MAX_LINE} bytes")
     try:
         values = json.loads(line)
         record_type = _RECORDS[values.pop("type")]
@@ -352,11 +386,11 @@ def _decode(name: str, number: int, line: bytes) -> Record:
         )
         same = encode(record) == line
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise _unreadable(name, number, "it is not a line of this format") from None
+        raise unreadable(name, number, "it is not a line of this format") from None
     if not same:
-        raise _unreadable(name, number, "it is not written the way this format writes it")
+        raise unreadable(name, number, "it is not written the way this format writes it")
     if why := _form(record):
-        raise _unreadable(name, number, why)
+        raise unreadable(name, number, why)
     return record
 
 
@@ -379,7 +413,8 @@ def _form(record: Record) -> str:
     return ""
 
 
-def _unreadable(name: str, line: int, why: str) -> InvalidInput:
+def unreadable(name: str, line: int, why: str) -> InvalidInput:
+    """A line that is not as a writer writes it."""
     return InvalidInput(
         Reason.INVALID_EXPORT,
         f"{name} line {line} cannot be read: {why}.",

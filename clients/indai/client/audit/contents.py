@@ -26,10 +26,21 @@ M = TypeVar("M", bound=Message)
 class ContentReader:
     """Fills a `Ledger` leaf by leaf, in the order of the log."""
 
-    def __init__(self, ledger: Ledger, findings: Findings) -> None:
+    def __init__(
+        self, ledger: Ledger, findings: Findings, policies: PolicyReplay, newest_ms: int = 0
+    ) -> None:
         self._ledger, self._findings = ledger, findings
-        self._policies = PolicyReplay(findings)
-        self._newest_ms = 0
+        self._policies = policies
+        self._newest_ms = newest_ms
+
+    def take(self, line: int, record: LeafLine | ErasedLeafLine | OpenLeafLine) -> None:
+        """The next leaf."""
+        if isinstance(record, OpenLeafLine):
+            self.opened(line, record)
+        elif isinstance(record, ErasedLeafLine):
+            self.erased(line, record)
+        else:
+            self.closed(line, record)
 
     def erased(self, line: int, record: ErasedLeafLine) -> None:
         """A leaf whose content is said to be erased."""

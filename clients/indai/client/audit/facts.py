@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from indai.client.audit.report import Place
 from indai.client.exports import Header
@@ -90,9 +92,36 @@ class Ledger:
     erased: dict[int, Erased] = field(default_factory=dict)
     erasures: dict[tuple[str, bytes], int] = field(default_factory=dict)  # of deeds: where each was
 
+    def absorb(self, part: Ledger, twice: Callable[[str, Place, Place, bytes], None]) -> None:
+        """Add the next leaves; `twice(owner, place, first place, mid)` hears of what was there already."""
+        self.kinds.extend(part.kinds)
+        self.times.extend(part.times)
+        _absorb(self.held, part.held, twice)
+        _absorb(self.decided, part.decided, twice)
+        _absorb(self.events, part.events, twice)
+        self.at.update(part.at)
+        self.closed.update(part.closed)
+        self.erased.update(part.erased)
+        for deed, index in part.erasures.items():
+            self.erasures.setdefault(deed, index)
+
     def shows(self, owner: str) -> bool:
         """Whether the export is meant to show this owner's contents."""
         return self.header.owner in ("", owner)
+
+
+_Leaf = TypeVar("_Leaf", Held, Decided, Happened)
+
+
+def _absorb(
+    known: dict[tuple[str, bytes], _Leaf],
+    more: dict[tuple[str, bytes], _Leaf],
+    twice: Callable[[str, Place, Place, bytes], None],
+) -> None:
+    for (owner, mid), leaf in more.items():
+        first = known.setdefault((owner, mid), leaf)
+        if first is not leaf:
+            twice(owner, leaf.place, first.place, mid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +150,15 @@ class Transcripts:
     events: list[Happened] = field(default_factory=list)
     threads: int = 0
     messages: int = 0
+
+    def absorb(self, part: Transcripts) -> None:
+        """Add what later messages say."""
+        for mid, accepted in part.accepted.items():
+            self.accepted[mid] += accepted
+        for mid, said in part.receipts.items():
+            self.receipts[mid] += said
+        for mid, said in part.refusals.items():
+            self.refusals[mid] += said
+        self.events += part.events
+        self.threads += part.threads
+        self.messages += part.messages

@@ -29,14 +29,22 @@ class _Version:
     layers: tuple[Layer, ...]
     schema: str
     schema_hash: bytes
+    index: int  # of its leaf
+
+
+# Of one ledger, by owner and hash.
+Versions = dict[tuple[str, bytes], _Version]
 
 
 class PolicyReplay:
-    """One ledger's policy versions and decisions, in the order of its leaves."""
+    """One ledger's policy versions and decisions, in the order of its leaves.
 
-    def __init__(self, findings: Findings) -> None:
+    `versions` are those that are known from elsewhere in the ledger; each counts from its own leaf on.
+    """
+
+    def __init__(self, findings: Findings, versions: Versions | None = None) -> None:
         self._findings = findings
-        self._versions: dict[tuple[str, bytes], _Version] = {}
+        self.versions: Versions = dict(versions or {})
 
     def activate(self, activation: policy_pb2.PolicyActivation, place: Place) -> None:
         """A leaf of kind 4."""
@@ -52,7 +60,10 @@ class PolicyReplay:
             message = f"The policy version of {activation.owner} is not the one that its hash names."
             self._findings.add(Severity.INVALID, "policy", place, message)
             return
-        self._versions[activation.owner, hashed] = _Version(layers, version.schema, schema_hash)
+        active = _Version(layers, version.schema, schema_hash, place.index or 0)
+        known = self.versions.setdefault((activation.owner, hashed), active)
+        if active.index < known.index:
+            self.versions[activation.owner, hashed] = active
 
     def decide(self, record: policy_pb2.DecisionRecord, place: Place) -> Decided:
         """A leaf of kind 3."""
@@ -65,8 +76,8 @@ class PolicyReplay:
 
     def _again(self, record: policy_pb2.DecisionRecord, outcome: Outcome, place: Place) -> Replay:
         decision = record.decision
-        version = self._versions.get((record.owner, decision.policy_hash))
-        if version is None:
+        version = self.versions.get((record.owner, decision.policy_hash))
+        if version is None or version.index > (place.index or 0):
             message = (
                 f"The policy version that {record.owner} decided under is not shown before the decision."
             )

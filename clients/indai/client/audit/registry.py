@@ -25,6 +25,7 @@ from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reaso
 from indai.protocol.handlestate import MAX_DEPTH
 from indai.protocol.header import MAX_SKEW_MS, network_id
 from indai.protocol.logkeys import read_announcement
+from indai.protocol.merkle import leaf_hash
 from indai.protocol.note import Verifier, parse_note, parse_vkey
 from indai.protocol.operations import Chain, apply_operation, parse_operation
 from indai.protocol.registryleaf import RegistryLeaf, parse_registry_leaf
@@ -288,7 +289,7 @@ class _Replay:
 
     def entry(self, line: int, record: EntryLine) -> None:
         place = Place(self._path.name, line, record.index)
-        self._replayed().add(record.entry)
+        self._replayed().add(leaf_hash(record.entry))
         if self._history is None:
             return
         try:

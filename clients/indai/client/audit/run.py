@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from indai.client.audit.commitments import Judge
-from indai.client.audit.contents import ContentReader
 from indai.client.audit.evidence import Accusations, against_ledgers, against_registry, judge_words
 from indai.client.audit.facts import Ledger, Transcripts
 from indai.client.audit.findings import Findings
+from indai.client.audit.parts import Assembly, Readers, Scope, versions_in
 from indai.client.audit.registry import KeyHistory, Progress, replay_registry
 from indai.client.audit.report import Counts, Place, Proof, Report, Severity
 from indai.client.audit.signatures import SignatureCheck
-from indai.client.audit.threads import ThreadReader
 from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
 from indai.client.exports import (
     LEDGER,
@@ -24,14 +23,14 @@ from indai.client.exports import (
     ErasedLeafLine,
     Header,
     LeafLine,
-    MessageLine,
     OpenLeafLine,
     PeerCheckpointLine,
     ledger_node,
     read_export,
 )
+from indai.client.exportslices import Slice, cut
 from indai.protocol.checkpoint import open_checkpoint, read_checkpoint
-from indai.protocol.errors import IndaiError
+from indai.protocol.errors import IndaiError, InvalidInput
 from indai.protocol.tlogpolicy import TlogPolicy
 
 
@@ -40,13 +39,15 @@ def audit(
     registry: Path | None,
     trust: TlogPolicy | None = None,
     progress: Progress = lambda file, done: None,
+    processes: int = 1,
 ) -> Report:
     """Judge the ledger exports in `paths` against each other and against a mirror of the registry, offline.
 
     `registry`: a registry's export, without which no key can be judged (INCONCLUSIVE). `trust`: whose
     registry it must be; without it the file's own key is taken. `progress(file name, records done)` is
-    called now and then. Files of evidence against a log may stand among `paths`. Never raises for what is
-    in a file: whatever is wrong with it is in the report.
+    called now and then. `processes`: how many read large exports; more than one starts fresh interpreters,
+    so the calling program's main module must be safe to import. Files of evidence against a log may stand
+    among `paths`. Never raises for what is in a file: whatever is wrong with it is in the report.
     """
     findings = Findings()
     accusing, proofs = Accusations.among(paths), list[Proof]()
@@ -65,22 +66,19 @@ def audit(
     proofs += contradictions(heads, findings)
     transcripts, signatures = Transcripts(), SignatureCheck(history)
     ledgers = []
-    for opening in openings:
-        if opening.header is None:
-            continue
-        ledger = Ledger(opening.path.name, opening.header)
-        others = [
-            head
-            for head in heads
-            if head not in opening.heads and head.checkpoint.origin == opening.header.log
-        ]
-        tree = TreeReplay(ledger.file, "ledger-tree", opening.heads, others, findings)
-        contents = ContentReader(ledger, findings)
-        threads = ThreadReader(ledger, transcripts, signatures, findings)
-        _read(opening.path, tree, contents, threads, findings, progress)
-        tree.end()
-        proofs += tree.proofs(partial(_leaves, opening.path))
-        ledgers.append(ledger)
+    with Readers(_scope(openings, history), processes) as readers:
+        for opening in openings:
+            if opening.header is None:
+                continue
+            ledger = Ledger(opening.path.name, opening.header)
+            own = [head for head in heads if head.checkpoint.origin == opening.header.log]
+            others = [head for head in own if head not in opening.heads]
+            tree = TreeReplay(ledger.file, "ledger-tree", opening.heads, others, findings)
+            assembly = Assembly(ledger, transcripts, signatures, findings)
+            _read(opening.path, readers, tree, assembly, findings, progress)
+            tree.end()
+            proofs += tree.proofs(partial(_leaves, opening.path))
+            ledgers.append(ledger)
     judge = Judge(ledgers, transcripts, history, signatures, findings)
     commitments = tuple(judge.judge())
     counts = Counts(
@@ -187,30 +185,28 @@ def _peers_head(
     return None
 
 
+def _scope(openings: Sequence[_Opening], history: KeyHistory | None) -> Scope:
+    headers = {str(opening.path): opening.header for opening in openings if opening.header}
+    versions = {path: versions_in(Path(path), header) for path, header in headers.items()}
+    return Scope(history, headers, versions)
+
+
 def _read(
     path: Path,
+    readers: Readers,
     tree: TreeReplay,
-    contents: ContentReader,
-    threads: ThreadReader,
+    assembly: Assembly,
     findings: Findings,
     progress: Progress,
 ) -> None:
     try:
-        for line, record in read_export(path):
-            if isinstance(record, LeafLine):
-                tree.add(record.leaf)
-                contents.closed(line, record)
-            elif isinstance(record, ErasedLeafLine):
-                tree.add(record.leaf)
-                contents.erased(line, record)
-            elif isinstance(record, OpenLeafLine):
-                tree.add(record.leaf)
-                contents.opened(line, record)
-            elif isinstance(record, MessageLine):
-                threads.message(line, record)
-            if line % 1000 == 0:
-                progress(path.name, line)
-    except IndaiError as error:
+        slices = (piece for piece in cut(path) if isinstance(piece, Slice))
+        for slice_, part in readers.parts(slices):
+            again = None if assembly.fits(part) else readers.again(slice_, assembly.newest_ms)
+            for hashed in assembly.add(again or part):
+                tree.add(hashed)
+            progress(path.name, slice_.line + part.lines - 1)
+    except InvalidInput as error:
         findings.add(Severity.UNREADABLE, "file", _place(path, error), error.message)
 
 

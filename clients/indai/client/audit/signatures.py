@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Set
 from dataclasses import dataclass
 
 from indai.client.audit.registry import KeyHistory
@@ -22,11 +23,23 @@ class Fault:
 
 
 class SignatureCheck:
-    """Verifies each signature once, however many files hold it. Without a history nothing can be judged."""
+    """Verifies each signature once, however many files hold it. Without a history nothing can be judged.
 
-    def __init__(self, history: KeyHistory | None) -> None:
-        self._history = history
+    `known` are those that were verified before, under the same history.
+    """
+
+    def __init__(self, history: KeyHistory | None, known: Set[bytes] = frozenset()) -> None:
+        self._history, self._known = history, known
         self._verified: set[bytes] = set()
+
+    @property
+    def verified(self) -> frozenset[bytes]:
+        """What was verified and was not known, for another check to `know`."""
+        return frozenset(self._verified)
+
+    def know(self, verified: frozenset[bytes]) -> None:
+        """Take over what was verified elsewhere under the same history."""
+        self._verified |= verified
 
     @property
     def network(self) -> str | None:
@@ -78,7 +91,7 @@ class SignatureCheck:
 
     def _verifies(self, envelope: Envelope, index: int, public_key: bytes) -> bool:
         seen = hashlib.sha256(envelope.mid + public_key + envelope.signatures[index].sig).digest()
-        if seen not in self._verified:
+        if seen not in self._verified and seen not in self._known:
             try:
                 verify_signature(envelope, index, public_key)
             except ProtocolError:

@@ -25,6 +25,9 @@ _PAYLOADS: dict[str, type[Payload]] = {
 }
 
 
+ThreadKey = tuple[str, bytes]  # whose copy, and the thread's id
+
+
 class ThreadReader:
     """Reads the message lines of one export: threads one after the other, each oldest message first."""
 
@@ -34,7 +37,7 @@ class ThreadReader:
         self._ledger, self._transcripts = ledger, transcripts
         self._signatures, self._findings = signatures, findings
         self._current: tuple[str, bytes] = ("", b"")
-        self._seen: set[tuple[str, bytes]] = set()
+        self.seen: dict[ThreadKey, Place] = {}
         self._thread: Thread | None = None
 
     def message(self, line: int, record: MessageLine) -> None:
@@ -63,10 +66,10 @@ class ThreadReader:
 
     def _begin(self, record: MessageLine, place: Place) -> None:
         self._current, self._thread = (record.owner, record.thread), None
-        if self._current in self._seen:
+        if self._current in self.seen:
             message = f"The thread {record.thread.hex()} of {record.owner} stands in two places."
             self._findings.add(Severity.INVALID, "transcript", place, message)
-        self._seen.add(self._current)
+        self.seen.setdefault(self._current, place)
         self._transcripts.threads += 1
 
     def _check_line(self, record: MessageLine, envelope: Envelope, payload: Payload) -> None:

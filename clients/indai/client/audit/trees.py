@@ -90,10 +90,11 @@ class TreeReplay:
         """Leaves so far."""
         return self._tree.size
 
-    def add(self, entry: bytes) -> None:
-        """The next leaf."""
-        self._tree.append(leaf_hash(entry))
-        self._compare()
+    def add(self, hashed: bytes) -> None:
+        """The hash of the next leaf."""
+        self._tree.append(hashed)
+        if self._tree.size in self._awaited:
+            self._compare()
 
     def end(self) -> None:
         """All leaves are in: no head of this file may be beyond them, and one must cover them all."""

@@ -1,0 +1,104 @@
+"""An export read in slices, in one process or several, gives the report that it gives as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from indai.client import exportslices
+from indai.client.audit import Report, Severity, Verdict, audit
+from indai.client.audit.parts import WORTH_BYTES, worthwhile
+from indai.client.exports import read_export
+from indai.client.exportslices import Slice, cut, read_slice
+from indai.protocol.errors import InvalidInput
+
+from .lies import checks
+from .test_audit_checks import GAPS, LIES
+from .worlds import NOW, Deal, Life, World
+
+
+def said(report: Report) -> tuple[object, ...]:
+    """Everything in a report; findings may come in another order."""
+    return (
+        report.commitments,
+        sorted(str(one.to_json()) for one in report.findings),
+        report.counts,
+        report.proofs,
+    )
+
+
+def in_slices(path: Path) -> Iterator[object]:
+    for piece in cut(path, 600):
+        yield from read_slice(piece) if isinstance(piece, Slice) else (piece,)
+
+
+@pytest.mark.parametrize("made", [world for _, world, _ in (*LIES, *GAPS)])
+def test_every_lie_is_the_same_in_slices_of_one_line(
+    made: Callable[[], World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = made()
+    whole = world.audit(tmp_path)
+    monkeypatch.setattr(exportslices, "SLICE_BYTES", 1)
+    assert said(world.audit(tmp_path)) == said(whole)
+
+
+def test_several_processes_come_to_the_report_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    deals = [Deal(world, number=number, at_ms=NOW + number) for number in range(8)]
+    lives = [Life(deal, deal.run().mid) for deal in deals]
+    lives[-1].happen(lives[-1].event("CANCEL"), leaves="b")
+    paths = world.write(tmp_path)
+    monkeypatch.setattr(exportslices, "SLICE_BYTES", 4096)
+    reports = [audit(paths, tmp_path / "registry.jsonl", world.trust, processes=count) for count in (1, 2)]
+    assert said(reports[0]) == said(reports[1])
+    assert reports[1].verdicts[Verdict.VALID.value] == 7
+    assert checks(reports[1], Severity.NOTE) == {"event-held"}
+
+
+def test_slices_hold_every_line_once_and_no_thread_is_cut(tmp_path: Path) -> None:
+    world = World()
+    for number in range(3):
+        Deal(world, number=number, at_ms=NOW + number).run()
+    path, _ = world.write(tmp_path)
+    records = list(read_export(path))
+    pieces = list(cut(path, 1))
+    slices = [piece for piece in pieces if isinstance(piece, Slice)]
+    taken = [one for piece in slices for one in read_slice(piece)]
+    assert [piece for piece in pieces if not isinstance(piece, Slice)] + taken == [
+        *records[:2],
+        records[-1],
+        *records[2:-1],
+    ]
+    assert [len(one.lines) for one in slices if one.stage == "message"] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("at", range(2, 14))
+def test_a_line_that_does_not_belong_is_refused_as_in_the_whole_file(at: int, tmp_path: Path) -> None:
+    world = World()
+    Deal(world).run()
+    path, _ = world.write(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    if at >= len(lines):
+        return
+    for changed in (
+        [*lines[:at], lines[at - 1], *lines[at:]],
+        [*lines[:at], *lines[at + 1 :]],
+        [*lines[: at - 1], lines[at], lines[at - 1], *lines[at + 1 :]],
+        [*lines[:at], lines[at].replace(b'":', b'": ', 1), *lines[at + 1 :]],
+        lines[:at],
+    ):
+        path.write_bytes(b"".join(changed))
+        with pytest.raises(InvalidInput) as whole:
+            list(read_export(path))
+        with pytest.raises(InvalidInput) as sliced:
+            list(in_slices(path))
+        assert (sliced.value.message, sliced.value.metadata) == (whole.value.message, whole.value.metadata)
+
+
+def test_small_exports_are_not_worth_a_process(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"x")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(WORTH_BYTES)
+    assert worthwhile([tmp_path / "small", tmp_path / "missing"]) == 1
+    assert worthwhile([tmp_path / "large"]) >= 1
