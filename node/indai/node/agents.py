@@ -7,7 +7,7 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,7 +15,9 @@ from zoneinfo import ZoneInfo
 import asyncpg
 from indai.client.resolver import Resolved
 from indai.node.auth import new_token
+from indai.node.calendar.caldav import CalDavCalendar
 from indai.node.calendar.file import CalendarFile
+from indai.node.calendar.source import Together
 from indai.node.keystore import KeyStore
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
 from indai.protocol.handles import Handle
@@ -28,17 +30,36 @@ DEFAULT_ZONE = "UTC"
 
 @dataclass(slots=True)
 class Agent:
-    """One agent. `calendar` is replaced when the owner's time zone changes."""
+    """One agent. `calendar` is all of the owner's calendars; it is replaced when one comes or goes, or their
+    time zone changes."""
 
     owner: str
     token_sha256: bytes
     calendar_path: Path
     zone: ZoneInfo
     keys: dict[str, SigningKey]
-    calendar: CalendarFile = field(init=False)
+    calendar: Together = field(init=False)
+    accounts: tuple[CalDavCalendar, ...] = ()
+    target: CalDavCalendar | None = None
 
     def __post_init__(self) -> None:
-        self.calendar = CalendarFile(self.calendar_path, self.zone)
+        self._compose()
+
+    def use(self, accounts: Sequence[CalDavCalendar], target: CalDavCalendar | None) -> None:
+        """Read these accounts beside the file; write into `target`, or into the file."""
+        self.accounts, self.target = tuple(accounts), target
+        self._compose()
+
+    def move_to(self, zone: ZoneInfo) -> None:
+        """Read floating and all-day times in another zone."""
+        self.zone = zone
+        for account in self.accounts:
+            account.move_to(zone)
+        self._compose()
+
+    def _compose(self) -> None:
+        file = CalendarFile(self.calendar_path, self.zone)
+        self.calendar = Together((file, *self.accounts), self.target or file)
 
     def signing_key(self, record: Resolved, now_ms: int, kind: str) -> SigningKey:
         """The newest key of ours that the registry's record allows for this kind of intent."""
@@ -136,8 +157,7 @@ class Agents:
     async def create(self, new: NewAgent, zone: str) -> None:
         """Store a planned agent, in the time zone that its policy states."""
         agent = new.agent
-        agent.zone = ZoneInfo(zone)
-        agent.calendar = CalendarFile(agent.calendar_path, agent.zone)
+        agent.move_to(ZoneInfo(zone))
         try:
             async with transaction(self._pool) as connection:
                 await connection.execute(
@@ -169,8 +189,7 @@ class Agents:
             return
         async with transaction(self._pool) as connection:
             await connection.execute("UPDATE node.agents SET time_zone = $2 WHERE owner = $1", owner, zone)
-        agent.zone = ZoneInfo(zone)
-        agent.calendar = CalendarFile(agent.calendar_path, agent.zone)
+        agent.move_to(ZoneInfo(zone))
 
     async def _insert_key(self, connection: asyncpg.Connection, owner: str, key: SigningKey) -> None:
         sealed = self._store.seal(key.seed, _context(owner, key.key_id))

@@ -75,6 +75,7 @@ class Engine:
 
     async def deliver(self, inbound: Inbound) -> list[bytes]:
         """Take a verified message; the replies that may ride in the response."""
+        await self._look(inbound.owner)
         result: list[bytes] = await self._submit(
             Deliver(inbound.owner, inbound.message.thread, inbound=inbound)
         )
@@ -85,6 +86,7 @@ class Engine:
         known = self._requests.get((owner, request_id))
         if known is not None:
             return known
+        await self._look(owner)
         # The table refuses a request that was made before; only then is it looked up.
         item = Start(owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id)
         try:
@@ -107,6 +109,7 @@ class Engine:
 
     async def answer(self, owner: str, thread: bytes, action_hash: bytes, approved: bool) -> None:
         """The owner's word on a question."""
+        await self._look(owner)
         await self._submit(Approval(owner, thread, action_hash=action_hash, approved=approved))
 
     async def withdraw(self, owner: str, thread: bytes) -> None:
@@ -126,6 +129,8 @@ class Engine:
 
     async def take(self, outgoing: Outgoing, replies: Sequence[Inbound], reason: str, sentence: str) -> None:
         """A peer took, or refused, a message of ours; its answers are taken in the same transaction."""
+        if replies:
+            await self._look(outgoing.owner)
         await self._submit(
             Answered(
                 outgoing.owner,
@@ -157,6 +162,11 @@ class Engine:
         """Tell those who watch."""
         for event in self._watchers.get((owner, thread), ()):
             event.set()
+
+    async def _look(self, owner: str) -> None:
+        """Bring what is known of the owner's calendars up to date, before and not within a batch: a slow
+        server delays its owner's messages and no others."""
+        await self._context.agents.get(owner).calendar.refresh()
 
     async def _submit(self, item: Item) -> Any:
         try:

@@ -37,8 +37,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class CalendarEvent:
-    """One occurrence for display. `busy` is False for transparent and cancelled ones; `ours` were agreed by
-    us."""
+    """One occurrence. `busy` is False for transparent and cancelled ones; `ours` were agreed by us. The place
+    says where, not which: two events that differ in it alone are equal."""
 
     start_ms: int
     end_ms: int
@@ -47,6 +47,7 @@ class CalendarEvent:
     all_day: bool
     busy: bool
     ours: bool
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,12 @@ class Event:
     rules: tuple[Rule, ...] = ()
     added: tuple[tuple[Moment, Length], ...] = ()
     removed: tuple[Moment, ...] = ()
+    place: str = ""
 
     def at(self, start_ms: int, end_ms: int) -> CalendarEvent:
         """This event, taking place at that time."""
         return CalendarEvent(
-            start_ms, end_ms, self.uid, self.summary, self.start.is_date, self.busy, self.ours
+            start_ms, end_ms, self.uid, self.summary, self.start.is_date, self.busy, self.ours, self.place
         )
 
     @property
@@ -212,7 +214,7 @@ def _read_event(component: Component, zones: Zones) -> Event:
     length = _length(component, start, zones)
     recurrence_id = component.one("RECURRENCE-ID")
     uid = component.one("UID")
-    summary = component.one("SUMMARY")
+    summary, location = component.one("SUMMARY"), component.all("LOCATION")
     return Event(
         # Old programs leave the UID out; such an event is itself only.
         unescape(uid.value) if uid and uid.value else f"line {component.line}",
@@ -228,6 +230,7 @@ def _read_event(component: Component, zones: Zones) -> Event:
         tuple(_rule(prop, start) for prop in component.all("RRULE")),
         tuple(_added(component, length, zones)),
         tuple(_moment(p, text, zones) for p in component.all("EXDATE") for text in _items(p)),
+        unescape(location[0].value) if location else "",
     )
 
 

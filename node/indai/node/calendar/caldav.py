@@ -112,6 +112,21 @@ class CalDavCalendar:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
+    def move_to(self, zone: ZoneInfo) -> None:
+        """Read floating and all-day times in another zone: everything is read again."""
+        if self._reading is not None:
+            self._reading.cancel()
+        self._zone = zone
+        self._read_ms = -1
+        for collection in self._collections:
+            collection.listed, collection.token, collection.resources = False, "", {}
+        self._changed()
+
+    async def look(self) -> None:
+        """Read now; raises what went wrong, also for an event that can't be read."""
+        await self._read_now()
+        self._known()
+
     async def refresh(self) -> None:
         """See `Source`. Waits at most `WAIT_S`; readings are never doubled."""
         now = self._clock()

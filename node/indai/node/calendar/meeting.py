@@ -48,7 +48,14 @@ class MeetingEvent:
         """What a reader of the file will see."""
         start, end = (instant // 1000 * 1000 for instant in (self.start_ms, self.end_ms))
         return CalendarEvent(
-            start, end, self.uid, _clean(self.summary), all_day=False, busy=not self.cancelled, ours=True
+            start,
+            end,
+            self.uid,
+            _clean(self.summary),
+            all_day=False,
+            busy=not self.cancelled,
+            ours=True,
+            place=_clean(self.location),
         )
 
     def to_ical(self) -> bytes:

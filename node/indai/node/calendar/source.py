@@ -73,7 +73,10 @@ class Together:
 
     async def refresh(self) -> None:
         """See `Source`."""
-        await asyncio.gather(*(source.refresh() for source in self.sources))
+        if len(self.sources) == 1:
+            await self.target.refresh()
+        else:
+            await asyncio.gather(*(source.refresh() for source in self.sources))
 
     async def busy(self, start_ms: int, end_ms: int) -> list[Interval]:
         """See `Source`."""
