@@ -23,8 +23,12 @@ from indai.client.resolver import Resolver
 from indai.client.tls import NodeIdentity, peer_server_credentials
 from indai.ledger.vault import Vault
 from indai.node import auth
+from indai.node.accounts import Accounts
 from indai.node.agents import Agents
 from indai.node.batch import Context
+from indai.node.calendar.dav import open_session
+from indai.node.calendar_changes import CalendarChanges
+from indai.node.calendar_service import CalendarServicer
 from indai.node.clock import DatabaseClock
 from indai.node.effects import Effects
 from indai.node.engine import Engine
@@ -33,6 +37,7 @@ from indai.node.handshakes import Handshakes
 from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
+from indai.node.meet_settings import Tastes
 from indai.node.monitor import Monitor
 from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
@@ -47,7 +52,7 @@ from indai.node.store import Store
 from indai.node.timers import Timers
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.tlog.append import take_over
-from indai.v1 import ledger_pb2, owner_pb2_grpc, peer_pb2, peer_pb2_grpc, registry_pb2
+from indai.v1 import calendar_pb2_grpc, ledger_pb2, owner_pb2_grpc, peer_pb2, peer_pb2_grpc, registry_pb2
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
 if TYPE_CHECKING:
@@ -111,6 +116,14 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         writer = await take_over(plan.pool, ledger.origin)
         agents = Agents(plan.pool, plan.keystore, plan.data / "calendars", clock)
         await agents.load()
+        session = await stack.enter_async_context(open_session(public_only=not plan.private_peers))
+        accounts = Accounts(
+            plan.pool, plan.keystore, agents, session, clock, public_only=not plan.private_peers
+        )
+        stack.push_async_callback(accounts.close)
+        await accounts.load()
+        tastes = Tastes(plan.pool)
+        await tastes.load(agents)
         resolver = Resolver(plan.neighbours.registry, plan.network, clock, plan.data / "registry-head")
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
         context = Context(agents, resolver, Host(policies, agents, clock), clock, ledger.origin, store, vault)
@@ -163,6 +176,10 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.callback(asyncio.create_task(_tail(resolver, monitor)).cancel)
         stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
 
+        changes = CalendarChanges(store, agents, tastes, engine.act, clock)
+        changes.start()
+        stack.push_async_callback(changes.close)
+
         exporter = Exporter(plan.neighbours.ledger, store, agents)
         operator = OperatorServicer(
             plan.handle, record, resolver, agents, policies, exporter, clock, lambda: outbox.waiting
@@ -174,6 +191,11 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 Service(
                     owner_pb2_grpc.add_OwnerServiceServicer_to_server,
                     owners,
+                    auth.owners(agents.owner_of_token),
+                ),
+                Service(
+                    calendar_pb2_grpc.add_CalendarServiceServicer_to_server,
+                    CalendarServicer(store, agents, accounts, tastes, changes),
                     auth.owners(agents.owner_of_token),
                 ),
                 Service(

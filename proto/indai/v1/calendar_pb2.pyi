@@ -317,22 +317,25 @@ class Travel(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    FROM_FIELD_NUMBER: _builtins.int
-    TO_FIELD_NUMBER: _builtins.int
+    HERE_FIELD_NUMBER: _builtins.int
+    THERE_FIELD_NUMBER: _builtins.int
     MINUTES_FIELD_NUMBER: _builtins.int
-    to: _builtins.str
+    here: _builtins.str
+    """A place, as it stands in events; compared without regard to case. Empty for anywhere else."""
+    there: _builtins.str
     """The other place; empty for anywhere else."""
     minutes: _builtins.int
     """Minutes, in both directions."""
     def __init__(
         self,
         *,
-        to: _builtins.str = ...,
+        here: _builtins.str = ...,
+        there: _builtins.str = ...,
         minutes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "minutes", b"minutes", "to", b"to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["here", b"here", "minutes", b"minutes", "there", b"there"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -41,11 +41,11 @@ def writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes) 
         spans = calendar.spans.get(event.uid, [])
         if _stands(calendar, event):
             continue
-        if event.cancelled:
-            # The owner's program may have counted changes of its own; ours must be the last.
-            event = replace(event, sequence=max(span.sequence for span in spans) + 1)
-        else:
+        if not event.cancelled:
             _check_ours(event.uid, spans)
+        if spans and (event.cancelled or event.sequence):
+            # The owner's program may have counted changes of its own; ours must be the last.
+            event = replace(event, sequence=max(event.sequence, *(span.sequence + 1 for span in spans)))
         text = event.to_ical().replace(b"\r\n", line_end)
         first, *rest = spans or [Span(calendar.insert_at, calendar.insert_at, 0, True)]
         splices.append(Splice(event.uid, first.start, first.end, text, event))
@@ -56,7 +56,8 @@ def writes(calendar: Calendar, events: Sequence[MeetingEvent], line_end: bytes) 
 def _stands(calendar: Calendar, event: MeetingEvent) -> bool:
     """True when the file has this version or a later one, be it without our mark: some programs drop it.
 
-    A cancellation stands, too, where there is nothing of ours left to cancel.
+    What the owner edited in a first version stays; a later version is what both sides agreed since, and
+    stands only at its own time. A cancellation stands, too, where there is nothing of ours left to cancel.
     """
     spans = calendar.spans.get(event.uid, [])
     known = calendar.singles.get(event.uid)
@@ -65,7 +66,7 @@ def _stands(calendar: Calendar, event: MeetingEvent) -> bool:
         as_agreed = known is not None and (known.start_ms, known.end_ms) == _times(event)
         return not (ours or as_agreed) or (known is not None and not known.busy)
     if any(span.ours and span.sequence >= event.sequence for span in spans):
-        return True
+        return not event.sequence or known is None or (known.start_ms, known.end_ms) == _times(event)
     return known is not None and replace(known, ours=True, summary=event.summary) == event.occurrence()
 
 

@@ -12,6 +12,7 @@ two nodes have agreed already.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -19,6 +20,8 @@ from icalendar import Calendar as ICalendar
 from icalendar import Event, vCalAddress
 from indai.node.calendar.busy import CalendarEvent
 
+ATTENDS = {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": "ACCEPTED"}
+UNSCHEDULED = {"SCHEDULE-AGENT": "NONE"}
 PRODUCT = "-//ind.ai//node//EN"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # C0 controls but tab and newline, and DEL, may not stand in a calendar; a peer's words may hold anything.
@@ -59,7 +62,17 @@ class MeetingEvent:
         )
 
     def to_ical(self) -> bytes:
-        """The VEVENT, escaped, folded at 75 octets, lines ended by CRLF."""
+        """The VEVENT as it stands in a calendar: escaped, folded at 75 octets, lines ended by CRLF."""
+        event = self.component()
+        for handle in self.attendees:
+            event.add("attendee", person(handle, {**ATTENDS, **UNSCHEDULED}))
+        event.add("organizer", person(self.organizer, UNSCHEDULED))
+        event.add("x-indai-meeting", "1")
+        text: bytes = event.to_ical()
+        return text
+
+    def component(self) -> Event:
+        """The VEVENT without its people."""
         event = Event()
         event.add("uid", self.uid)
         event.add("dtstamp", _utc(self.stamp_ms))
@@ -75,12 +88,7 @@ class MeetingEvent:
         ):
             if words:
                 event.add(name, _clean(words))
-        event.add("organizer", _address(self.organizer, {}))
-        for handle in self.attendees:
-            event.add("attendee", _address(handle, {"ROLE": "REQ-PARTICIPANT", "PARTSTAT": "ACCEPTED"}))
-        event.add("x-indai-meeting", "1")
-        text: bytes = event.to_ical()
-        return text
+        return event
 
 
 def empty_calendar() -> bytes:
@@ -103,9 +111,10 @@ def _clean(words: str) -> str:
     return words.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
 
 
-def _address(handle: str, params: dict[str, str]) -> vCalAddress:
+def person(handle: str, params: Mapping[str, str]) -> vCalAddress:
+    """A party as ORGANIZER or ATTENDEE."""
     address = vCalAddress(address_of(handle))
-    for name, value in {"CN": handle, "SCHEDULE-AGENT": "NONE", **params}.items():
+    for name, value in {"CN": handle, **params}.items():
         address.params[name] = value
     return address
 

@@ -67,7 +67,7 @@ class Together:
         return self.target.name
 
     @property
-    def version(self) -> object:
+    def version(self) -> tuple[object, ...]:
         """See `Source`."""
         return tuple(source.version for source in self.sources)
 
