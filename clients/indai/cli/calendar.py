@@ -34,9 +34,24 @@ class Entry:
     agreed: bool
 
 
-@click.command("calendar", cls=Group, sections={"Commands": {"show": "indai.cli.calendar:show"}})
+SECTIONS = {
+    "Calendars": {
+        "show": "indai.cli.calendar:show",
+        "add": "indai.cli.calendar_accounts:add",
+        "remove": "indai.cli.calendar_accounts:remove",
+        "check": "indai.cli.calendar_accounts:check",
+    },
+    "Meetings": {
+        "prefer": "indai.cli.calendar_prefer:prefer",
+        "changes": "indai.cli.calendar_meetings:changes",
+        "invite": "indai.cli.calendar_meetings:invite",
+    },
+}
+
+
+@click.command("calendar", cls=Group, sections=SECTIONS)
 def calendar() -> None:
-    """Look into an owner's calendar."""
+    """An owner's calendars, and how they like to meet."""
 
 
 @command(

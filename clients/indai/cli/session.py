@@ -17,10 +17,12 @@ from indai.client.resolver import Resolver
 from indai.client.tls import pinned_channel
 from indai.protocol.errors import NotFound, Reason
 from indai.v1 import owner_pb2
+from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 
 if TYPE_CHECKING:
+    from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
@@ -62,6 +64,14 @@ async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
     run, handle = home.running(), home.owner(acting)
     async with await owner_channel(run, home.owner_token(handle)) as channel:
         yield Owner(handle, OwnerServiceStub(channel))
+
+
+@contextlib.asynccontextmanager
+async def calendar_session(home: Home, acting: str) -> AsyncIterator[CalendarServiceAsyncStub]:
+    """The service of the owner's calendars, as `owner_session`."""
+    run, handle = home.running(), home.owner(acting)
+    async with await owner_channel(run, home.owner_token(handle)) as channel:
+        yield CalendarServiceStub(channel)
 
 
 @contextlib.asynccontextmanager
