@@ -17,7 +17,7 @@ from indai.cli.errors import file_error, wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit
-from indai.cli.session import calendar_session
+from indai.cli.session import owner_session
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import calendar_pb2
 
@@ -77,8 +77,8 @@ def add(
 async def _add(
     home: Home, acting: str, request: calendar_pb2.AddCalendarAccountRequest
 ) -> calendar_pb2.CalendarAccount:
-    async with calendar_session(home, acting) as stub:
-        return (await stub.AddCalendarAccount(request, timeout=ADD_S)).account
+    async with owner_session(home, acting) as owner:
+        return (await owner.calendars.AddCalendarAccount(request, timeout=ADD_S)).account
 
 
 @command("remove", "indai calendar remove dav.example.org")
@@ -99,8 +99,8 @@ def remove(home: Home, acting: str, name: str) -> None:
 
 
 async def _remove(home: Home, acting: str, name: str) -> None:
-    async with calendar_session(home, acting) as stub:
-        await stub.RemoveCalendarAccount(calendar_pb2.RemoveCalendarAccountRequest(name=name))
+    async with owner_session(home, acting) as owner:
+        await owner.calendars.RemoveCalendarAccount(calendar_pb2.RemoveCalendarAccountRequest(name=name))
 
 
 @command("check", "indai calendar check")
@@ -124,9 +124,9 @@ def check(home: Home, acting: str) -> None:
 
 
 async def _check(home: Home, acting: str) -> Sequence[calendar_pb2.CalendarAccount]:
-    async with calendar_session(home, acting) as stub:
+    async with owner_session(home, acting) as owner:
         request = calendar_pb2.ListCalendarAccountsRequest(check=True)
-        return (await stub.ListCalendarAccounts(request, timeout=ADD_S)).accounts
+        return (await owner.calendars.ListCalendarAccounts(request, timeout=ADD_S)).accounts
 
 
 def _secret(file: str) -> str:

@@ -1,4 +1,4 @@
-"""`indai calendar changes|invite`: agreed meetings that their owner moved, and agreed meetings as invitations."""
+"""`indai calendar changes|invite`: agreed meetings that their owner moved; agreed meetings as invitations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from indai.cli.errors import file_error, wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit
-from indai.cli.session import calendar_session, owner_session
+from indai.cli.session import owner_session
 from indai.cli.words import iso, milliseconds, span
 from indai.node.calendar.itip import Method, as_mail
 from indai.v1 import calendar_pb2
@@ -52,14 +52,14 @@ def changes(home: Home, acting: str, tell: str, keep: str) -> None:
 
 
 async def _answer(home: Home, acting: str, thread: str, *, tell: bool) -> str:
-    async with calendar_session(home, acting) as stub:
+    async with owner_session(home, acting) as owner:
         request = calendar_pb2.AnswerCalendarChangeRequest(thread_id=thread, tell=tell)
-        return (await stub.AnswerCalendarChange(request)).words
+        return (await owner.calendars.AnswerCalendarChange(request)).words
 
 
 async def _changes(home: Home, acting: str) -> tuple[Sequence[calendar_pb2.CalendarChange], ZoneInfo]:
-    async with owner_session(home, acting) as owner, calendar_session(home, acting) as stub:
-        found = (await stub.ListCalendarChanges(calendar_pb2.ListCalendarChangesRequest())).changes
+    async with owner_session(home, acting) as owner:
+        found = (await owner.calendars.ListCalendarChanges(calendar_pb2.ListCalendarChangesRequest())).changes
         return found, await owner.zone()
 
 
@@ -131,6 +131,6 @@ def invite(home: Home, acting: str, mid: str, method: str | None, mail: str, out
 async def _invite(
     home: Home, acting: str, mid: str, method: str | None
 ) -> calendar_pb2.GetInvitationResponse:
-    async with calendar_session(home, acting) as stub:
+    async with owner_session(home, acting) as owner:
         number = METHODS[method] if method else calendar_pb2.INVITATION_METHOD_UNSPECIFIED
-        return await stub.GetInvitation(calendar_pb2.GetInvitationRequest(id=mid, method=number))
+        return await owner.calendars.GetInvitation(calendar_pb2.GetInvitationRequest(id=mid, method=number))

@@ -10,7 +10,7 @@ from indai.cli.errors import wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit
-from indai.cli.session import calendar_session
+from indai.cli.session import owner_session
 from indai.cli.words import length
 from indai.v1 import calendar_pb2
 from indai.v1.calendar_pb2 import DayHours, MeetSettings, Travel
@@ -85,12 +85,12 @@ def prefer(
 
 
 async def _prefer(home: Home, acting: str, change: Callable[[MeetSettings], bool]) -> MeetSettings:
-    async with calendar_session(home, acting) as stub:
-        settings = (await stub.GetMeetSettings(calendar_pb2.GetMeetSettingsRequest())).settings
+    async with owner_session(home, acting) as owner:
+        settings = (await owner.calendars.GetMeetSettings(calendar_pb2.GetMeetSettingsRequest())).settings
         if not change(settings):
             return settings
         request = calendar_pb2.SetMeetSettingsRequest(settings=settings)
-        return (await stub.SetMeetSettings(request)).settings
+        return (await owner.calendars.SetMeetSettings(request)).settings
 
 
 def day_hours(text: str) -> list[DayHours]:

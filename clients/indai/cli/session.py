@@ -16,7 +16,7 @@ from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
 from indai.client.tls import pinned_channel
 from indai.protocol.errors import NotFound, Reason
-from indai.v1 import owner_pb2
+from indai.v1 import calendar_pb2
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
@@ -29,18 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One owner's service."""
+    """One owner's services."""
 
     handle: str
     stub: OwnerServiceAsyncStub
+    calendars: CalendarServiceAsyncStub
 
     async def zone(self) -> ZoneInfo:
         """The owner's time zone, as their policy states it."""
-        now = now_ms()
-        request = owner_pb2.ListEventsRequest()
-        request.start_time.FromMilliseconds(now)
-        request.end_time.FromMilliseconds(now + 1)
-        return ZoneInfo((await self.stub.ListEvents(request)).time_zone or "UTC")
+        answer = await self.calendars.GetMeetSettings(calendar_pb2.GetMeetSettingsRequest())
+        return ZoneInfo(answer.time_zone or "UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +58,10 @@ def now_ms() -> int:
 
 @contextlib.asynccontextmanager
 async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
-    """The owner's service as the handle `acting`, or the only one that lives here."""
+    """The owner's services as the handle `acting`, or the only one that lives here."""
     run, handle = home.running(), home.owner(acting)
     async with await owner_channel(run, home.owner_token(handle)) as channel:
-        yield Owner(handle, OwnerServiceStub(channel))
-
-
-@contextlib.asynccontextmanager
-async def calendar_session(home: Home, acting: str) -> AsyncIterator[CalendarServiceAsyncStub]:
-    """The service of the owner's calendars, as `owner_session`."""
-    run, handle = home.running(), home.owner(acting)
-    async with await owner_channel(run, home.owner_token(handle)) as channel:
-        yield CalendarServiceStub(channel)
+        yield Owner(handle, OwnerServiceStub(channel), CalendarServiceStub(channel))
 
 
 @contextlib.asynccontextmanager

@@ -98,7 +98,10 @@ class CalendarServicer(calendar_pb2_grpc.CalendarServiceServicer):
         self, request: pb.GetMeetSettingsRequest, context: Any
     ) -> pb.GetMeetSettingsResponse:
         """As they are."""
-        return pb.GetMeetSettingsResponse(settings=_settings(self._tastes.get(caller(context).owner)))
+        owner = caller(context).owner
+        return pb.GetMeetSettingsResponse(
+            settings=_settings(self._tastes.get(owner)), time_zone=self._agents.get(owner).zone.key
+        )
 
     async def SetMeetSettings(
         self, request: pb.SetMeetSettingsRequest, context: Any

@@ -197,7 +197,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
     async def ListEvents(
         self, request: owner_pb2.ListEventsRequest, context: Any
     ) -> owner_pb2.ListEventsResponse:
-        """Events of the owner's calendar file."""
+        """Events of the owner's calendars."""
         agent = self._agents.get(caller(context).owner)
         start, end = views.milliseconds(request.start_time), views.milliseconds(request.end_time)
         if not 0 <= start < end <= min(start + 366 * DAY_MS, END_OF_TIME_MS):
@@ -205,6 +205,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
                 Reason.INVALID_ARGUMENT,
                 "The range must end after it starts, within 366 days, between 1970 and 9999.",
             )
+        await agent.calendar.refresh()
         found = await agent.calendar.events(start, end)
         events = [
             owner_pb2.CalendarEvent(
