@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
-BENCH_READY := $(VENV)/.installed-bench
 DEMO   ?=
 TESTS  ?=
 # A worker starts a Postgres of its own: two fill two cores, and more than four would only fill memory.
@@ -34,10 +33,6 @@ $(READY): pyproject.toml constraints.txt
 	@# The build backend comes first and pinned too: an isolated build would fetch the newest one.
 	@$(PIP) hatchling
 	@$(PIP) --no-build-isolation -e '.[dev]'
-	@touch $@
-
-$(BENCH_READY): $(READY)
-	@$(PIP) --no-build-isolation -e '.[bench]'
 	@touch $@
 
 demo: $(READY)   ## two nodes settle meetings, an auditor proves it (arguments: make demo DEMO="--json")
@@ -74,10 +69,10 @@ proto-baseline: $(READY)  ## at a release: the contract as it is now becomes wha
 wheel-check: $(READY)  ## the built wheel, installed alone, has everything that it needs
 	@$(BIN)/python tests/wheel_check.py
 
-bench: $(BENCH_READY)  ## ratios measured in one run; see docs/benchmarks.md
+bench: $(READY)  ## ratios measured in one run; see docs/benchmarks.md
 	@$(BIN)/python -m bench
 
-bench-registry: $(BENCH_READY)  ## the same for the registry alone, with 200,000 handles
+bench-registry: $(READY)  ## the same for the registry alone, with 200,000 handles
 	@$(BIN)/python -m bench.registry
 
 clean:           ## remove everything the targets made

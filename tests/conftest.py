@@ -114,6 +114,19 @@ async def _drop(server: ServerInfo, name: str) -> None:
             return
 
 
+@pytest.fixture(scope="module")
+def shared_database(postgres_server: ServerInfo, migrated_template: str) -> Iterator[tuple[str, str]]:
+    """URL and administrator's URL of one migrated database for a file of many small tests, which empty the
+    tables they use: making a database costs more than they do."""
+    name = f"test_{next(_numbers)}"
+    asyncio.run(_administer(postgres_server, f"CREATE DATABASE {name} TEMPLATE {migrated_template}"))
+    yield (
+        postgres_server.url(postgres_server.user, postgres_server.password, name),
+        postgres_server.url(postgres_server.admin_user, postgres_server.admin_password, name),
+    )
+    asyncio.run(_drop(postgres_server, name))
+
+
 @pytest.fixture
 async def make_database(
     postgres_server: ServerInfo, migrated_template: str

@@ -30,7 +30,15 @@ from indai.v1 import registry_pb2
 
 # What people type. A node has two ports: `owner` for its owners, `peer` for other nodes. Public logs and the
 # witness are on `http`.
-PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger": 7405, "http": 7406}
+PORTS = {
+    "registry": 7401,
+    "owner": 7402,
+    "peer": 7403,
+    "policy": 7404,
+    "ledger": 7405,
+    "http": 7406,
+    "a2a": 7407,
+}
 
 
 @command(
@@ -75,6 +83,7 @@ PORTS = {"registry": 7401, "owner": 7402, "peer": 7403, "policy": 7404, "ledger"
 @click.option("--tls-cert", metavar="FILE", default="", help="Certificate chain (PEM) for the owner's port.")
 @click.option("--tls-key", metavar="FILE", default="", help="Its key (PEM).")
 @click.option("--private-peers", is_flag=True, help="Allow other nodes inside private networks.")
+@click.option("--conformance", is_flag=True, help="Serve A2A's conformance agent, on loopback.")
 @click.option("--reflection", is_flag=True, help="Let tools such as grpcurl list the services.")
 @click.option(
     "--log-format",
@@ -108,6 +117,7 @@ def up(
     tls: str,
     tls_cert: str,
     tls_key: str,
+    conformance: bool,
     reflection: bool,
     log_format: Literal["json", "console"],
     log_level: str,
@@ -120,6 +130,7 @@ def up(
     """
     logs.configure(log_format, log_level)
     chosen = frozenset(roles or (ROLES if not registry else set(ROLES) - {"registry"}))
+    chosen |= {"edge"} if conformance else set()
     neighbours = {"registry": registry, "policy": policy, "ledger": ledger}
     settings = Settings(
         data=home.path,
@@ -139,6 +150,7 @@ def up(
         tls=tls,
         tls_certificate=_certificate(tls_cert, tls_key),
         reflection=reflection,
+        conformance=conformance,
     )
     with _only_one(home):
         _serve(home, settings)
@@ -202,6 +214,8 @@ def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
     served = {"registry"} & roles | ({"owner", "peer"} if "node" in roles else {"policy", "ledger"} & roles)
     if {"registry", "witness"} & roles and not told:
         served = {*served, "http"}
+    if "edge" in roles:
+        served = {*served, "http", "a2a"}
     return {name: f"127.0.0.1:{PORTS[name]}" for name in sorted(served)} | told
 
 

@@ -7,6 +7,7 @@
     node      registry, policy, ledger,  PeerService (other nodes), OwnerService and OperatorService
               database (the ledger's)
     witness   nothing                    add-checkpoint, over HTTP
+    edge      database                   A2A, over gRPC and HTTP
 
 The logs of the registry and of the ledger are public, and served over HTTP too.
 
@@ -32,6 +33,9 @@ import grpc
 import structlog
 import uvloop
 from aiohttp import web
+from indai.a2a.cards import Places
+from indai.a2a.http_binding import MAX_BODY as A2A_BODY
+from indai.a2a.store import SCHEMA as A2A
 from indai.client.addresses import parse_address
 from indai.client.cell import cell_channel, cell_identity, registry_channel
 from indai.client.channels import CheckedChannel
@@ -43,7 +47,8 @@ from indai.ledger.vault import Vault
 from indai.node import auth
 from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
-from indai.node.http_server import HttpServer
+from indai.node.edge_role import EdgePlan, conformance_edge
+from indai.node.http_server import MAX_BODY, HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
@@ -77,8 +82,16 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "ledger": (TLOG, LEDGER),
     "node": (TLOG, LEDGER, NODE),
     "witness": (),
+    "edge": (A2A,),
 }
-NEEDS = {"registry": (), "policy": (), "ledger": (), "node": ("registry", "policy", "ledger"), "witness": ()}
+NEEDS = {
+    "registry": (),
+    "policy": (),
+    "ledger": (),
+    "node": ("registry", "policy", "ledger"),
+    "witness": (),
+    "edge": (),
+}
 
 DATABASE_CHECK_S = 1.0
 CELL_TOKEN = "INDAI_CELL_TOKEN"  # noqa: S105 - the variable's name
@@ -127,6 +140,8 @@ async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
             await process.start_node(enrol)
         if "witness" in settings.roles:
             process.start_witness()
+        if "edge" in settings.roles:
+            await process.start_edge()
         await process.start_http()
         yield RunInfo(settings.node_handle, process.addresses, process.fenced)
 
@@ -146,6 +161,12 @@ def _check(settings: Settings) -> None:
             Reason.INVALID_ARGUMENT,
             "A node of somebody else's registry needs that network's policy file.",
             hint="copy network.policy from the registry's data directory and give it with --network",
+        )
+    if "edge" in settings.roles and not settings.conformance:
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            "The edge role serves only the conformance agent so far.",
+            hint="add --conformance",
         )
     if "witness" in settings.roles and settings.network is None:
         raise InvalidInput(
@@ -173,7 +194,7 @@ async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asy
         urls = DatabaseUrls.from_server(await stack.enter_async_context(server))
         stack.callback(asyncio.create_task(_keep_running(server)).cancel)
     schemas = dict.fromkeys(schema for role in sorted(settings.roles) for schema in SCHEMAS[role])
-    order = [schema for schema in (TLOG, REGISTRY, POLICY, LEDGER, NODE) if schema in schemas]
+    order = [schema for schema in (TLOG, REGISTRY, POLICY, LEDGER, NODE, A2A) if schema in schemas]
     await migrate(urls.admin, order)
     pool = await open_pool(urls.app)
     stack.push_async_callback(pool.close)
@@ -290,11 +311,30 @@ class _Process:
         (data / "witness.vkey").write_text(f"{witness.verifier.vkey}\n")
         self._routes += witness_routes(witness)
 
+    async def start_edge(self) -> None:
+        """A2A for the conformance kit: on loopback only, since it asks nobody who they are."""
+        for port in ("http", "a2a"):
+            if not parse_address(self._settings.bind(port)).is_loopback:
+                raise InvalidInput(
+                    Reason.INVALID_ARGUMENT,
+                    f"The conformance agent can't be served on {self._settings.bind(port)}.",
+                    hint="it asks nobody for credentials: let it listen on loopback",
+                )
+        clock = await DatabaseClock.start(self._pool)
+        plan = EdgePlan(self._pool, self._keystore, self._places, clock)
+        role = await self._stack.enter_async_context(conformance_edge(plan))
+        self._routes += role.routes
+        await self._serve("a2a", role.services)
+
+    def _places(self) -> Places:
+        return Places(f"http://{self.addresses['http']}", self.addresses["a2a"])
+
     async def start_http(self) -> None:
-        """The port for what is public: tiles of this process's logs, and the witness."""
+        """The port for what is public: tiles of this process's logs, the witness, the edge."""
         if self._routes:
             bind, certificate = self._settings.bind("http"), self._settings.tls_certificate
-            server = await HttpServer.start(bind, self._routes, certificate)
+            body = A2A_BODY if "edge" in self._settings.roles else MAX_BODY
+            server = await HttpServer.start(bind, self._routes, certificate, max_body=body)
             self._stack.push_async_callback(server.stop)
             self.addresses["http"] = server.address
 

@@ -26,12 +26,17 @@ class HttpServer:
 
     @classmethod
     async def start(
-        cls, bind: str, routes: Sequence[web.RouteDef], certificate: tuple[Path, Path] | None = None
+        cls,
+        bind: str,
+        routes: Sequence[web.RouteDef],
+        certificate: tuple[Path, Path] | None = None,
+        *,
+        max_body: int = MAX_BODY,
     ) -> Self:
         """Serve `routes` at `bind`. Raises InvalidInput for a bad address or certificate, Unavailable
         (ADDRESS_IN_USE) when the port is taken."""
         at = parse_address(bind)
-        app = web.Application(client_max_size=MAX_BODY)
+        app = web.Application(client_max_size=max_body)
         app.add_routes(routes)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_GRACE_S)
         await runner.setup()

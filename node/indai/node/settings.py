@@ -10,7 +10,7 @@ from indai.client.addresses import parse_address
 
 ROLES = ("registry", "policy", "ledger", "node")
 """What runs when nothing else is asked for."""
-ALL_ROLES = (*ROLES, "witness")
+ALL_ROLES = (*ROLES, "witness", "edge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Settings:
     tls: str = "auto"
     tls_certificate: tuple[Path, Path] | None = None
     reflection: bool = False
+    conformance: bool = False
 
     @property
     def node_handle(self) -> str:
