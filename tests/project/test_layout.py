@@ -5,6 +5,7 @@ One import package `indai` grows out of several roots (PEP 420), which a single 
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def test_every_dependency_is_pinned_and_nothing_else_stands_in_the_constraints()
         *project["dependencies"],
         *(each for extra in project["optional-dependencies"].values() for each in extra),
     ]
-    names = {each.split(">=")[0].split(";")[0].strip().lower().replace("_", "-") for each in asked}
+    names = {re.split("[=>;]", each)[0].strip().lower().replace("_", "-") for each in asked}
     assert all("==" in line for line in lines), "a line that is no pin"
     assert names <= pins, "a dependency without a pin"
 
