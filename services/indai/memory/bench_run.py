@@ -17,13 +17,12 @@ import numpy.typing as npt
 from indai.memory.asking import understand
 from indai.memory.bench_format import Conversation, Question
 from indai.memory.bm25 import Index
-from indai.memory.interfaces import Candidate, Kind
+from indai.memory.interfaces import Candidate, Kind, Wanted
 from indai.memory.lexical import query_terms, terms
 from indai.memory.ranking import LEG, NEIGHBOURS, Weights, rank
 
 CUTS = (5, 10, 20)
 Matrix = npt.NDArray[np.float32]
-Vectors = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +54,14 @@ class Scope:
     passages: Matrix
     index: Index = field(init=False)
     speakers: list[str] = field(init=False)
+    numbers: dict[str, int] = field(init=False)
     _at: dict[tuple[str, int], int] = field(init=False)
 
     def __post_init__(self) -> None:
         turns = self.conversation.turns
         self.index = Index([terms(turn.text) for turn in turns])
         self.speakers = list(dict.fromkeys(turn.speaker for turn in turns))
+        self.numbers = {turn.id: number for number, turn in enumerate(turns)}
         self._at = {(turn.session, turn.place): number for number, turn in enumerate(turns)}
 
     @property
@@ -113,29 +114,66 @@ class Scope:
             said_ms=turn.said_ms,
         )
 
+    def wanted(self, question: Question) -> Wanted:
+        """What the question asks for besides its words."""
+        return understand(question.text, question.asked_ms or self.now_ms, self.speakers)
+
     def ranked(self, question: Question, query: Matrix | None, weights: Weights) -> list[int]:
         """Numbers of turns as the service would order them."""
-        wanted = understand(question.text, question.asked_ms or self.now_ms, self.speakers)
-        hits = rank(self.candidates(question.text, query), wanted, weights)
+        hits = rank(self.candidates(question.text, query), self.wanted(question), weights)
         return [hit.candidate.id.int for hit in hits]
 
 
-def scope_of(conversation: Conversation, passages: Vectors) -> Scope:
-    """Index a conversation; `passages` by text."""
-    rows = [passages[turn.text] for turn in conversation.turns] if passages else []
-    return Scope(conversation, np.asarray(rows, dtype=np.float32))
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One method on one group of questions. `recall` by cut, shares of 1; times are of ordering, without
+    embedding."""
+
+    questions: int
+    recall: Mapping[int, float]
+    mrr: float
+    p50_ms: float
+    p95_ms: float
+
+
+def summarise(given: Sequence[Answer]) -> Summary:
+    """Means over the questions."""
+    times = sorted(answer.took_ms for answer in given)
+    return Summary(
+        len(given),
+        {cut: sum(answer.recall(cut) for answer in given) / len(given) for cut in CUTS},
+        sum(answer.reciprocal for answer in given) / len(given),
+        times[len(times) // 2],
+        times[min(int(len(times) * 0.95), len(times) - 1)],
+    )
+
+
+def groups(given: Sequence[Answer]) -> dict[str, list[Answer]]:
+    """By category, then by tag; "all" leaves out what has no answer (`adversarial`), as published scores
+    do."""
+    answered = [answer for answer in given if answer.question.category != "adversarial"]
+    found: dict[str, list[Answer]] = {"all": answered or list(given)}
+    for answer in given:
+        found.setdefault(answer.question.category, []).append(answer)
+    for answer in given:
+        for tag in answer.question.tags:
+            found.setdefault(tag, []).append(answer)
+    return found
+
+
+def answered(scope: Scope, question: Question, order: Sequence[int], took_ms: float) -> Answer:
+    """Where the evidence stands in an order of turns."""
+    places = {number: place for place, number in enumerate(order, 1)}
+    wanted = [scope.numbers[name] for name in question.evidence]
+    found = tuple(places[number] for number in wanted if number in places)
+    return Answer(question, found, len(wanted), took_ms)
 
 
 def answers(scope: Scope, method: Callable[[Question], list[int]]) -> list[Answer]:
     """Ask every question of a conversation."""
-    numbers = {turn.id: number for number, turn in enumerate(scope.conversation.turns)}
     out = []
     for question in scope.conversation.questions:
         start = time.perf_counter()
         order = method(question)
-        took = (time.perf_counter() - start) * 1000
-        places = {number: place for place, number in enumerate(order, 1)}
-        wanted = [numbers[name] for name in question.evidence]
-        found = tuple(places[number] for number in wanted if number in places)
-        out.append(Answer(question, found, len(wanted), took))
+        out.append(answered(scope, question, order, (time.perf_counter() - start) * 1000))
     return out

@@ -28,7 +28,7 @@ NEIGHBOURS = 2
 
 _DAY_MS = 86_400_000
 # Duplicates are looked for among the first hits only: nobody reads further.
-_COMPARED = 64
+_COMPARED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ _BY_MODEL = {
         lexical=1.0,
         vector=1.0,
         low=0.0,
-        high=0.35,
+        high=0.5,
         neighbour=0.3,
-        further=0.1,
-        speaker=0.1,
+        further=0.05,
+        speaker=0.3,
         time=0.3,
         recency=0.02,
         importance=0.05,
@@ -143,7 +143,7 @@ def _content(candidate: Candidate, best: float, weights: Weights) -> tuple[float
     if candidate.similarity is None:
         return words, 0.0
     stretched = (candidate.similarity - weights.low) / (weights.high - weights.low)
-    return words, weights.vector * min(max(stretched, 0.0), 1.0)
+    return words, weights.vector * max(stretched, 0.0)
 
 
 def _around(candidate: Candidate, places: dict[tuple[str, int], float], weights: Weights) -> float:
