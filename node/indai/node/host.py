@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from indai.node.agents import Agents
+from indai.node.calendar.busy import CalendarEvent
+from indai.node.calendar.preferences import Preferences, local_hours, room
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
+from indai.node.meet_settings import Tastes
 from indai.node.policies import Policies
 from indai.protocol.messages import MeetTerms, MeetWish, Window
 from indai.protocol.operations import Chain
@@ -46,9 +49,10 @@ class Answer:
 class Host:
     """Answers for every owner of this node."""
 
-    def __init__(self, policies: Policies, agents: Agents, clock: Callable[[], int]) -> None:
+    def __init__(self, policies: Policies, agents: Agents, clock: Callable[[], int], tastes: Tastes) -> None:
         self._policies = policies
         self._agents = agents
+        self._tastes = tastes
         self._clock = clock
 
     async def check_hands(self, owner: str, peer: Chain) -> None:
@@ -60,7 +64,7 @@ class Host:
         duration = wanted.duration_minutes * MINUTE_MS
         free, tiers = await self._room(owner, peer, wanted, reserved)
         for spans in tiers:
-            windows = candidate_windows(intersect(free, spans), duration, MAX_WINDOWS)
+            windows = _windows(free, spans, duration)
             if not windows:
                 continue
             slots = [(window.start_ms, window.start_ms + duration) for window in windows]
@@ -81,10 +85,13 @@ class Host:
         duration = wish.duration_minutes * MINUTE_MS
         free, tiers = await self._room(owner, peer, wish, reserved)
         for spans in tiers:
-            starts = free_slots(intersect(free, spans), (), duration, now_ms=self._clock(), limit=MAX_LOOK)
+            starts = [start for each in spans for start in self._starts(intersect(free, each), duration)]
             if not starts:
                 continue
-            slots = [(start, start + duration) for start in _spread(starts, self._agents.get(owner).zone)]
+            slots = [
+                (start, start + duration)
+                for start in _spread(list(dict.fromkeys(starts)), self._agents.get(owner).zone)
+            ]
             decisions = await self._decide(owner, peer, slots, reserved, outgoing=False)
             for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
                 for (start, end), decision in zip(slots, decisions, strict=True):
@@ -103,6 +110,11 @@ class Host:
         busy = await self._busy(owner, slot.start_ms, slot.end_ms, reserved)
         if slot.start_ms < self._clock() or intersect([slot], busy):
             return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+        # Notice was given when the windows were chosen; the time that has passed since takes nothing away.
+        taste = replace(self._tastes.get(owner).preferences, notice_minutes=0)
+        others = _without(reserved, terms.start_ms, terms.end_ms)
+        if await self._suited(owner, [slot], taste, terms.place, others) != [slot]:
+            return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
         pair = (terms.start_ms, terms.end_ms)
         (decision,) = await self._decide(owner, peer, [pair], reserved, outgoing=outgoing)
         if await self._crowded(owner, *pair, decision, reserved):
@@ -112,10 +124,11 @@ class Host:
 
     async def _room(
         self, owner: str, peer: str, wish: MeetWish, reserved: Reserved
-    ) -> tuple[list[Interval], list[list[Interval]]]:
-        """(free time inside the wish's windows, spans to look into, best first).
+    ) -> tuple[list[Interval], list[list[list[Interval]]]]:
+        """(free time in the wish's windows that suits the owner, tiers of spans to look into, best first).
 
-        What the policy permits comes before what it would ask about, and ordinary hours before the rest.
+        What the policy permits comes before what it would ask about, and ordinary hours before the rest. A
+        tier is looked into as a whole: hours that the owner likes best, then others.
         """
         windows = [Interval(w.start_ms, w.end_ms) for w in wish.windows]
         start = max(min(w.start_ms for w in windows), self._clock())
@@ -133,12 +146,38 @@ class Host:
         allowed = (await self._policies.windows(request)).windows
         busy = await self._busy(owner, start, end, reserved)
         free = subtract(intersect(windows, [Interval(start, end)]), busy)
-        ordinary = ordinary_hours(start, end, self._agents.get(owner).zone)
-        tiers: list[list[Interval]] = []
+        taste, zone = self._tastes.get(owner).preferences, self._agents.get(owner).zone
+        free = await self._suited(owner, free, taste, wish.place, reserved)
+        ordinary = ordinary_hours(start, end, zone)
+        best = local_hours(taste.preferred, start, end, zone)
+        tiers: list[list[list[Interval]]] = []
         for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
             spans = [Interval(w.start_ms, w.end_ms) for w in allowed if w.outcome == outcome]
-            tiers += [intersect(spans, ordinary), spans]
+            usual = intersect(spans, ordinary)
+            tiers += [[intersect(spans, best), usual, spans]] if best else [[usual], [spans]]
         return free, tiers
+
+    async def _suited(
+        self, owner: str, free: list[Interval], taste: Preferences, place: str, reserved: Reserved
+    ) -> list[Interval]:
+        """The part of free time in which every slot suits the owner's settings."""
+        if not free or taste == Preferences():
+            return free
+        agent = self._agents.get(owner)
+        span = Interval(free[0].start_ms - taste.reach_ms, free[-1].end_ms + taste.reach_ms)
+        events = await agent.calendar.events(span.start_ms, span.end_ms)
+        # What is busy and no event: promised slots, and calendars that show only when.
+        taken = await self._busy(owner, span.start_ms, span.end_ms, reserved)
+        known = [Interval(event.start_ms, event.end_ms) for event in events if event.busy]
+        events += [
+            CalendarEvent(each.start_ms, each.end_ms, "", "", all_day=False, busy=True, ours=False)
+            for each in subtract(taken, known)
+        ]
+        agreed = [start for start, _ in reserved.values()]
+        return room(free, events, agreed, taste, place=place, now_ms=self._clock(), zone=agent.zone)
+
+    def _starts(self, free: list[Interval], duration_ms: int) -> list[int]:
+        return free_slots(free, (), duration_ms, now_ms=self._clock(), limit=MAX_LOOK)
 
     async def _no_room(
         self,
@@ -205,6 +244,18 @@ class Host:
             for start, end in slots
         ]
         return (await self._policies.decide(policy_pb2.DecideRequest(owner=owner, facts=facts))).decisions
+
+
+def _windows(
+    free: Sequence[Interval], spans: Sequence[Sequence[Interval]], duration_ms: int
+) -> list[Interval]:
+    """Windows to reveal out of one tier: the best spans first, then others beside them."""
+    windows: list[Interval] = []
+    for each in spans:
+        if len(windows) < MAX_WINDOWS:
+            left = subtract(intersect(free, each), windows)
+            windows += candidate_windows(left, duration_ms, MAX_WINDOWS - len(windows))
+    return windows
 
 
 def ordinary_hours(start_ms: int, end_ms: int, zone: ZoneInfo) -> list[Interval]:

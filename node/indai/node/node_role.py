@@ -126,7 +126,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         await tastes.load(agents)
         resolver = Resolver(plan.neighbours.registry, plan.network, clock, plan.data / "registry-head")
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
-        context = Context(agents, resolver, Host(policies, agents, clock), clock, ledger.origin, store, vault)
+        context = Context(
+            agents, resolver, Host(policies, agents, clock, tastes), clock, ledger.origin, store, vault
+        )
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
         refusals = Refusals(store, agents, clock)
         stack.push_async_callback(refusals.close)

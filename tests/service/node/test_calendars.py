@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import icalendar
 import pytest
@@ -298,6 +299,64 @@ async def test_settings_are_kept_and_checked(here: Scene) -> None:
     with pytest.raises(IndaiError):
         await here.alice.SetMeetSettings(calendar_pb2.SetMeetSettingsRequest(settings=bad))
     await here.alice.SetMeetSettings(calendar_pb2.SetMeetSettingsRequest())
+
+
+async def test_a_meeting_lies_where_it_suits_both(here: Scene, pair: Pair) -> None:
+    """alice meets from 9 to 18, bob until 13, best from 10, not within 45 min of what was."""
+    await agreed(here)
+    kolkata = ZoneInfo("Asia/Kolkata")
+    day = datetime.now(kolkata).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(
+        days=next(_days)
+    )
+    nine = int(day.replace(hour=9).timestamp() * 1000)
+    file = pair.b.data / "calendars" / "ind.ai_bob.ics"
+    event = (
+        f"BEGIN:VEVENT\r\nUID:early\r\nDTSTAMP:20261101T000000Z\r\nDTSTART:{stamp(nine)}\r\n"
+        f"DTEND:{stamp(nine + HOUR)}\r\nEND:VEVENT\r\nEND:VCALENDAR"
+    )
+    await asyncio.to_thread(lambda: file.write_text(file.read_text().replace("END:VCALENDAR", event)))
+
+    async def hour(owner: Owner, peer: str) -> str:
+        midnight = int(day.timestamp() * 1000)
+        thread = await owner.meet(peer, from_ms=midnight, until_ms=midnight + DAY)
+        assert thread.state == COMMITTED, thread
+        start = datetime.fromtimestamp(thread.start_time.ToMilliseconds() / 1000, kolkata)
+        await owner.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=thread.thread_id))
+        await until(pair.bob, thread.thread_id, is_cancelled)
+        await until(pair.alice, thread.thread_id, is_cancelled)
+        return f"{start:%H:%M}"
+
+    await here.alice.SetMeetSettings(_wanted(calendar_pb2.MeetSettings(hours=_every_day(9, 18))))
+    await here.bob.SetMeetSettings(
+        _wanted(calendar_pb2.MeetSettings(hours=_every_day(9, 13), preferred=_every_day(10, 13)))
+    )
+    assert await hour(pair.alice, "ind.ai/bob") == "10:00"
+    await here.bob.SetMeetSettings(
+        _wanted(
+            calendar_pb2.MeetSettings(
+                hours=_every_day(9, 13), preferred=_every_day(10, 13), buffer_before_minutes=45
+            )
+        )
+    )
+    assert await hour(pair.alice, "ind.ai/bob") == "11:00"
+    assert await hour(pair.bob, "ind.ai/alice") in ("11:00", "10:45")
+    await here.bob.SetMeetSettings(_wanted(calendar_pb2.MeetSettings(hours=_every_day(9, 10))))
+    midnight = int(day.timestamp() * 1000)
+    thread = await pair.alice.meet("ind.ai/bob", from_ms=midnight, until_ms=midnight + DAY)
+    assert thread.state == owner_pb2.THREAD_STATE_REJECTED  # bob is taken then, and at no other hour free
+    for owner in (here.alice, here.bob):
+        await owner.SetMeetSettings(calendar_pb2.SetMeetSettingsRequest())
+
+
+def _every_day(start: int, end: int) -> list[calendar_pb2.DayHours]:
+    return [
+        calendar_pb2.DayHours(weekday=day, start_minute=start * 60, end_minute=end * 60)
+        for day in range(1, 8)
+    ]
+
+
+def _wanted(settings: calendar_pb2.MeetSettings) -> calendar_pb2.SetMeetSettingsRequest:
+    return calendar_pb2.SetMeetSettingsRequest(settings=settings)
 
 
 async def _told(owner: Owner, event: str) -> bool:
