@@ -29,7 +29,7 @@ from indai.protocol.handles import Handle
 from indai.v1 import registry_pb2
 
 # What people type. A node has two ports: `owner` for its owners, `peer` for other nodes. Public logs and the
-# witness are on `http`.
+# witness are on `http`; `openai` is for an owner's other tools.
 PORTS = {
     "registry": 7401,
     "owner": 7402,
@@ -38,6 +38,8 @@ PORTS = {
     "ledger": 7405,
     "http": 7406,
     "a2a": 7407,
+    "llm": 7408,
+    "openai": 7409,
 }
 
 
@@ -65,6 +67,10 @@ PORTS = {
 @click.option("--branded", is_flag=True, help="Let domains be handles: it asks them over DNS and HTTPS.")
 @click.option("--policy", metavar="HOST:PORT", default="", help="A policy role in another process.")
 @click.option("--ledger", metavar="HOST:PORT", default="", help="A ledger role in another process.")
+@click.option("--llm", metavar="HOST:PORT", default="", help="An llm role in another process.")
+@click.option(
+    "--llm-config", metavar="FILE", default="", help="Models and providers (default: DATA/llm.yaml)."
+)
 @click.option(
     "--listen",
     "listens",
@@ -111,6 +117,8 @@ def up(
     branded: bool,
     policy: str,
     ledger: str,
+    llm: str,
+    llm_config: str,
     listens: tuple[str, ...],
     advertise: str,
     private_peers: bool,
@@ -124,14 +132,14 @@ def up(
 ) -> None:
     """Run a node with everything it needs, until Ctrl-C.
 
-    Without options: registry, policy, ledger and node in one process, on a
-    Postgres of its own. With --role, some of them, wired to the others by
+    Without options: registry, policy, ledger, llm and node in one process, on
+    a Postgres of its own. With --role, some of them, wired to the others by
     address.
     """
     logs.configure(log_format, log_level)
     chosen = frozenset(roles or (ROLES if not registry else set(ROLES) - {"registry"}))
     chosen |= {"edge"} if conformance else set()
-    neighbours = {"registry": registry, "policy": policy, "ledger": ledger}
+    neighbours = {"registry": registry, "policy": policy, "ledger": ledger, "llm": llm}
     settings = Settings(
         data=home.path,
         roles=chosen,
@@ -151,6 +159,7 @@ def up(
         tls_certificate=_certificate(tls_cert, tls_key),
         reflection=reflection,
         conformance=conformance,
+        llm_config=_llm_config(home, llm_config),
     )
     with _only_one(home):
         _serve(home, settings)
@@ -211,11 +220,14 @@ def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
                 f"write it like owner=127.0.0.1:7402; the names are {', '.join(PORTS)}",
             )
         told[name] = str(_numbered(address) if name == "registry" else parse_address(address))
-    served = {"registry"} & roles | ({"owner", "peer"} if "node" in roles else {"policy", "ledger"} & roles)
+    inner = {"policy", "ledger", "llm"} & roles
+    served = {"registry"} & roles | ({"owner", "peer"} if "node" in roles else inner)
     if {"registry", "witness"} & roles and not told:
         served = {*served, "http"}
     if "edge" in roles:
         served = {*served, "http", "a2a"}
+    if {"node", "llm"} <= roles and not told:
+        served = {*served, "openai"}
     return {name: f"127.0.0.1:{PORTS[name]}" for name in sorted(served)} | told
 
 
@@ -238,6 +250,11 @@ def _network(home: Home, network: str) -> Path | None:
     if Path(network).resolve() != home.network_file.resolve():
         shutil.copyfile(network, home.network_file)
     return home.network_file
+
+
+def _llm_config(home: Home, given: str) -> Path | None:
+    usual = home.path / "llm.yaml"
+    return Path(given) if given else usual if usual.exists() else None
 
 
 def _certificate(chain: str, key: str) -> tuple[Path, Path] | None:

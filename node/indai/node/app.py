@@ -4,8 +4,9 @@
     registry  database                   RegistryService
     policy    database                   PolicyService
     ledger    database                   LedgerService
-    node      registry, policy, ledger,  PeerService (other nodes), OwnerService and OperatorService
-              database (the ledger's)
+    llm       database                   LlmService
+    node      registry, policy, ledger,  PeerService (other nodes), OwnerService, OperatorService and, with an
+              database (the ledger's)    llm role, LlmService; for the owner's other tools, its HTTP form
     witness   nothing                    add-checkpoint, over HTTP
     edge      database                   A2A, over gRPC and HTTP
 
@@ -27,6 +28,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import asyncpg
 import grpc
@@ -44,6 +46,12 @@ from indai.ledger.entries import SCHEMA as LEDGER
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
+from indai.llm.config import BUILT_IN, parse_config
+from indai.llm.openai_api import MAX_BODY as OPENAI_MAX_BODY
+from indai.llm.openai_api import openai_routes
+from indai.llm.servicer import LlmService
+from indai.llm.store import SCHEMA as LLM
+from indai.llm.store import Store as LlmStore
 from indai.node import auth
 from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
@@ -53,7 +61,9 @@ from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
 from indai.node.node_role import CONTENT_KEY, Enrol, Neighbours, NodePlan, node_role
-from indai.node.server import RpcServer, TlsMode, owner_credentials
+from indai.node.owner_llm_service import owner_scope
+from indai.node.secrets import Secrets
+from indai.node.server import RpcServer, TlsMode, owner_credentials, plaintext_refused
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
 from indai.node.store import SCHEMA as NODE
@@ -73,13 +83,17 @@ from indai.tlog.reader import LogReader
 from indai.tlog.signer import LogSigner
 from indai.tlog.tileserver import PublicLog, tile_routes
 from indai.tlog.witness import Witness, witness_routes
-from indai.v1 import ledger_pb2_grpc, policy_pb2_grpc, registry_pb2_grpc
+from indai.v1 import ledger_pb2_grpc, llm_pb2, llm_pb2_grpc, policy_pb2_grpc, registry_pb2_grpc
+
+if TYPE_CHECKING:
+    from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
 
 POLICY = Schema("policy", "indai.policy")
 SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "registry": (TLOG, REGISTRY),
     "policy": (POLICY,),
     "ledger": (TLOG, LEDGER),
+    "llm": (LLM,),
     "node": (TLOG, LEDGER, NODE),
     "witness": (),
     "edge": (A2A,),
@@ -88,6 +102,7 @@ NEEDS = {
     "registry": (),
     "policy": (),
     "ledger": (),
+    "llm": (),
     "node": ("registry", "policy", "ledger"),
     "witness": (),
     "edge": (),
@@ -136,6 +151,8 @@ async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
             await process.start_policy()
         if "ledger" in settings.roles:
             await process.start_ledger()
+        if "llm" in settings.roles:
+            await process.start_llm()
         if "node" in settings.roles:
             await process.start_node(enrol)
         if "witness" in settings.roles:
@@ -194,7 +211,7 @@ async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asy
         urls = DatabaseUrls.from_server(await stack.enter_async_context(server))
         stack.callback(asyncio.create_task(_keep_running(server)).cancel)
     schemas = dict.fromkeys(schema for role in sorted(settings.roles) for schema in SCHEMAS[role])
-    order = [schema for schema in (TLOG, REGISTRY, POLICY, LEDGER, NODE, A2A) if schema in schemas]
+    order = [schema for schema in (TLOG, REGISTRY, POLICY, LEDGER, LLM, NODE, A2A) if schema in schemas]
     await migrate(urls.admin, order)
     pool = await open_pool(urls.app)
     stack.push_async_callback(pool.close)
@@ -276,6 +293,17 @@ class _Process:
             "ledger", [Service(ledger_pb2_grpc.add_LedgerServiceServicer_to_server, servicer)]
         )
 
+    async def start_llm(self) -> None:
+        secrets = Secrets(self._settings.data, self._keystore, os.environ)
+
+        async def secret(reference: str) -> str:
+            return await asyncio.to_thread(secrets.get, reference)
+
+        config = parse_config(_text(self._settings.llm_config) if self._settings.llm_config else BUILT_IN)
+        servicer = LlmService(config, LlmStore(self._pool), secret, await DatabaseClock.start(self._pool))
+        self._stack.push_async_callback(servicer.close)
+        await self._serve_inside("llm", [Service(llm_pb2_grpc.add_LlmServiceServicer_to_server, servicer)])
+
     async def start_node(self, enrol: Enrol) -> None:
         plan = NodePlan(
             handle=self._settings.node_handle,
@@ -288,6 +316,7 @@ class _Process:
                 registry_pb2_grpc.RegistryServiceStub(self._channel("registry")),
                 policy_pb2_grpc.PolicyServiceStub(self._channel("policy")),
                 ledger_pb2_grpc.LedgerServiceStub(self._channel("ledger")),
+                llm_pb2_grpc.LlmServiceStub(self._channel("llm")) if self._has("llm") else None,
             ),
             peer_bind=self._settings.bind("peer"),
             advertise=self._settings.advertise,
@@ -298,6 +327,22 @@ class _Process:
         self.fenced = role.fenced
         self.addresses["peer"] = role.peer.address
         await self._serve("owner", role.owner_services)
+        if plan.neighbours.llm is not None and "openai" in self._settings.listen:
+            await self._start_openai(plan.neighbours.llm, role.owner_of_token)
+
+    async def _start_openai(self, gateway: LlmServiceAsyncStub, find: auth.FindOwner) -> None:
+        """The gateway for the owners' other tools; their tokens travel in the clear, so on loopback only."""
+        bind = self._settings.bind("openai")
+        if not parse_address(bind).is_loopback:
+            raise plaintext_refused(parse_address(bind))
+
+        async def admit(token: str) -> llm_pb2.LlmScope:
+            return owner_scope(await auth.owner_of(token, find))
+
+        routes = openai_routes(gateway, admit)
+        server = await HttpServer.start(bind, routes, max_body=OPENAI_MAX_BODY)
+        self._stack.push_async_callback(server.stop)
+        self.addresses["openai"] = server.address
 
     def start_witness(self) -> None:
         """Beside other roles or alone; its vkey, for policy files, is in `witness.vkey`."""
@@ -368,6 +413,9 @@ class _Process:
         identity = self._identity if name == "registry" else cell_identity(self._cell_token())
         return grpc.ssl_server_credentials([(identity.key_pem, identity.cert_pem)])
 
+    def _has(self, role: str) -> bool:
+        return role in self._local or role in self._settings.neighbours
+
     def _channel(self, role: str) -> CheckedChannel:
         if role in self._local:
             return local_channel(self._local[role])
@@ -398,6 +446,14 @@ class _Process:
                 Reason.INVALID_ARGUMENT, "The network's policy file is missing.", hint="--network FILE"
             )
         return self._network
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidInput(Reason.INVALID_ARGUMENT, f"The file {path} cannot be read: {why}.") from None
 
 
 def _policy_file(path: Path) -> TlogPolicy:

@@ -8,6 +8,7 @@ time.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import re
@@ -41,6 +42,9 @@ class Caller:
 Authenticate = Callable[[Any], Awaitable[Caller]]
 """Takes the call's context, gives the caller or raises Refused(UNAUTHENTICATED)."""
 
+FindOwner = Callable[[bytes], Awaitable[str | None]]
+"""Gives the handle for a token's SHA-256, or None."""
+
 
 def new_token() -> NewToken:
     """A token with 256 random bits."""
@@ -53,16 +57,24 @@ def token_sha256(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def owners(find: Callable[[bytes], Awaitable[str | None]]) -> Authenticate:
-    """Admits owners: `find` gives the handle for a token's SHA-256, or None."""
+def owners(find: FindOwner) -> Authenticate:
+    """Admits owners."""
 
     async def authenticate(context: Any) -> Caller:
-        handle = await find(_presented(context))
-        if not handle:
-            raise _unknown()
-        return Caller(owner=handle)
+        return Caller(owner=await _found(_presented(context), find))
 
     return authenticate
+
+
+async def owner_of(token: str, find: FindOwner) -> str:
+    """The handle of the owner who shows this token elsewhere than in a call's metadata. Raises Refused."""
+    return await _found(token_sha256(token), find)
+
+
+async def _found(digest: bytes, find: FindOwner) -> str:
+    if handle := await find(digest):
+        return handle
+    raise _unknown()
 
 
 def operator(expected_sha256: bytes) -> Authenticate:
@@ -72,6 +84,18 @@ def operator(expected_sha256: bytes) -> Authenticate:
         if not hmac.compare_digest(_presented(context), expected_sha256):
             raise _unknown()
         return Caller(operator=True)
+
+    return authenticate
+
+
+def either(*ways: Authenticate) -> Authenticate:
+    """Admits whom one of `ways` admits."""
+
+    async def authenticate(context: Any) -> Caller:
+        for way in ways[:-1]:
+            with contextlib.suppress(Refused):
+                return await way(context)
+        return await ways[-1](context)
 
     return authenticate
 

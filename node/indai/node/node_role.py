@@ -41,6 +41,7 @@ from indai.node.meet_settings import Tastes
 from indai.node.monitor import Monitor
 from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
+from indai.node.owner_llm_service import OwnerLlm
 from indai.node.owner_service import OwnerServicer
 from indai.node.peer_heads import PeerHeads
 from indai.node.peer_service import STREAMS, PeerServicer
@@ -52,11 +53,20 @@ from indai.node.store import Store
 from indai.node.timers import Timers
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.tlog.append import take_over
-from indai.v1 import calendar_pb2_grpc, ledger_pb2, owner_pb2_grpc, peer_pb2, peer_pb2_grpc, registry_pb2
+from indai.v1 import (
+    calendar_pb2_grpc,
+    ledger_pb2,
+    llm_pb2_grpc,
+    owner_pb2_grpc,
+    peer_pb2,
+    peer_pb2_grpc,
+    registry_pb2,
+)
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
 if TYPE_CHECKING:
     from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
+    from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
     from indai.v1.policy_pb2_grpc import PolicyServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
@@ -77,6 +87,7 @@ class Neighbours:
     registry: RegistryServiceAsyncStub
     policy: PolicyServiceAsyncStub
     ledger: LedgerServiceAsyncStub
+    llm: LlmServiceAsyncStub | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,7 @@ class NodeRole:
     peer: RpcServer
     owner_services: tuple[Service, ...]
     fenced: asyncio.Event
+    owner_of_token: auth.FindOwner
 
 
 @contextlib.asynccontextmanager
@@ -182,6 +194,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         changes.start()
         stack.push_async_callback(changes.close)
 
+        operators = auth.operator(_operator_token(plan.data))
         exporter = Exporter(plan.neighbours.ledger, store, agents)
         operator = OperatorServicer(
             plan.handle, record, resolver, agents, policies, exporter, clock, lambda: outbox.waiting
@@ -203,11 +216,24 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 Service(
                     owner_pb2_grpc.add_OperatorServiceServicer_to_server,
                     operator,
-                    auth.operator(_operator_token(plan.data)),
+                    operators,
                 ),
+                *_llm_services(plan.neighbours.llm, agents, operators),
             ),
             store.fenced,
+            agents.owner_of_token,
         )
+
+
+def _llm_services(
+    gateway: LlmServiceAsyncStub | None, agents: Agents, operators: auth.Authenticate
+) -> tuple[Service, ...]:
+    """The gateway to language models at the owner's port, where there is one."""
+    if gateway is None:
+        return ()
+    admitted = auth.either(auth.owners(agents.owner_of_token), operators)
+    add = llm_pb2_grpc.add_LlmServiceServicer_to_server
+    return (Service(add, OwnerLlm(gateway), admitted),)
 
 
 def _taker(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indai.client.addresses import parse_address
 
-ROLES = ("registry", "policy", "ledger", "node")
+ROLES = ("registry", "policy", "ledger", "llm", "node")
 """What runs when nothing else is asked for."""
 ALL_ROLES = (*ROLES, "witness", "edge")
 
@@ -23,7 +23,7 @@ class Settings:
     `witnesses` is the registry's own: a tlog-policy with witnesses, their URLs and their quorum. `guard` is
     where a witness keeps its last heads a second time. Who may
     claim there: who has one of the `invites` (a file, one code a line), or a voucher of one of the `issuers`
-    (public keys), or everybody; domains of their own only if `branded`.
+    (public keys), or everybody; domains of their own only if `branded`. `llm_config` is the gateway's file.
     """
 
     data: Path
@@ -44,6 +44,7 @@ class Settings:
     tls_certificate: tuple[Path, Path] | None = None
     reflection: bool = False
     conformance: bool = False
+    llm_config: Path | None = None
 
     @property
     def node_handle(self) -> str:

@@ -148,20 +148,23 @@ class Chain:
         """A whole answer; raises ProviderFault when it fails before any text."""
         line, event = await self._first(place, tokens)
         attempt = line.attempt
-        started = False
         try:
             while True:
-                if not started and isinstance(event, TextDelta | Finished):
-                    started = True
-                    yield Started(attempt.candidate)
                 if isinstance(event, TextDelta):
+                    if not attempt.released:
+                        yield Started(attempt.candidate)
                     attempt.released += len(event.text)
                     yield event
                 elif isinstance(event, Counted):
                     attempt.usage = event.usage
                 elif isinstance(event, Finished):
                     attempt.usage = event.usage
+                    if event.finish is Finish.STOP and not attempt.released:
+                        name = attempt.candidate.provider
+                        raise ProviderFault(Fault.BROKEN, f"{name} gave an empty answer.")
                     attempt.end(event.finish)
+                    if not attempt.released:
+                        yield Started(attempt.candidate)
                     yield Ended(event.finish, attempt, event.tool_calls)
                     return
                 event = await self._following(line)

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import pytest
-from indai.llm.config import BUILT_IN, parse_config
+from indai.llm.config import BUILT_IN
 from indai.llm.servicer import LlmService
-from indai.llm.store import Store
 from indai.protocol.errors import InvalidInput, NotFound
 from indai.v1 import llm_pb2 as pb
 
-NOW = 1_795_408_200_000
-CONTEXT: Any = None  # no method looks at it
-SCOPE = pb.LlmScope(tenant="acme", binding="desk", owner="ind.ai/alice", session="s1")
-MEET = pb.ToolSpec(
-    name="propose_meet",
-    description="Propose a meeting.",
-    arguments_schema_json='{"type":"object","properties":{"with":{"type":"string"},'
-    '"duration_minutes":{"type":"integer"},"when":{"type":"string"}},"required":["with"]}',
-)
-
-
-async def no_secret(_: str) -> str:
-    raise AssertionError("nothing here has a key")
+from tests.service.llm.conftest import CONTEXT, MEET, SCOPE, MakeGateway, said
 
 
 @pytest.fixture
-async def service(database: Any) -> AsyncIterator[LlmService]:
-    made = LlmService(parse_config(BUILT_IN), Store(database.pool), no_secret, lambda: NOW)
-    yield made
-    await made.close()
-
-
-def said(text: str) -> pb.ChatMessage:
-    return pb.ChatMessage(role=pb.MESSAGE_ROLE_USER, text=text)
+async def service(gateway: MakeGateway) -> LlmService:
+    return (await gateway(BUILT_IN)).service
 
 
 async def ask(service: LlmService, **fields: Any) -> list[pb.GenerateResponse]:
@@ -63,7 +44,7 @@ async def test_a_request_for_a_meeting_calls_the_tool_and_its_result_is_phrased(
     events = await ask(service, messages=[asked], tools=[MEET])
     call = next(event.tool_call for event in events if event.HasField("tool_call"))
     assert (call.name, call.problem) == ("propose_meet", "")
-    assert call.arguments_json == '{"with": "bob", "duration_minutes": 30, "when": "this week"}'
+    assert call.arguments_json == '{"with": "bob", "minutes": 30}'
     assert events[-1].done.finish == pb.FINISH_TOOL_CALLS
     result = pb.ToolResult(
         call_id=call.id, name=call.name, content='{"summary": "Asked bob for 30 minutes."}'
@@ -92,11 +73,11 @@ async def test_costs_are_summed_by_binding_and_day(service: LlmService) -> None:
     assert (day.tenant, day.binding, day.day, day.calls, day.failed) == ("acme", "desk", "2026-11-23", 2, 0)
 
 
-async def test_another_tenant_or_owner_sees_no_call(service: LlmService, database: Any) -> None:
+async def test_another_tenant_or_owner_sees_no_call(service: LlmService, pool: asyncpg.Pool) -> None:
     await ask(service, messages=[said("hello")])
     for other in (pb.LlmScope(tenant="other"), pb.LlmScope(tenant="acme", owner="ind.ai/eve")):
         assert not (await service.ListCalls(pb.ListCallsRequest(scope=other), CONTEXT)).calls
-    async with database.pool.acquire() as connection:
+    async with pool.acquire() as connection:
         assert await connection.fetchval("SELECT count(*) FROM llm.calls") == 0
 
 

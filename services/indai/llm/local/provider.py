@@ -45,7 +45,10 @@ _WORDS_AT_ONCE: Final = 8
 
 
 class LocalProvider:
-    """See the module."""
+    """See the module. It needs neither address nor key."""
+
+    def __init__(self, name: str, address: str = "", key: str = "") -> None:
+        self._name = name
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The answer of the rules, a few words at a time."""
@@ -57,7 +60,7 @@ class LocalProvider:
 
     async def embed(self, model: str, texts: Sequence[str], *, query: bool) -> Vectors:
         """It has no vectors."""
-        raise ProviderFault(Fault.NOT_FOUND, "The built-in provider has no model of embeddings.")
+        raise ProviderFault(Fault.NOT_FOUND, f"{self._name} has no model of embeddings.")
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -12,15 +12,18 @@ from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from indai.llm.config import Config, ProviderConfig
-from indai.llm.local.provider import LocalProvider
 from indai.llm.values import Fault, Provider, ProviderFault
 from indai.protocol.errors import IndaiError
 
 Secret = Callable[[str], Awaitable[str]]
 """Gives the secret behind a `vault:` reference, or raises IndaiError."""
 
-# Loaded only when one is configured: an SDK costs a second of start.
+Maker = Callable[[str, str, str], Provider]
+"""Takes name, address and key."""
+
+# Loaded only when one is configured, and then at the start: an SDK takes a second.
 _CLIENTS: Final = {
+    "local": "indai.llm.local.provider:LocalProvider",
     "anthropic": "indai.llm.providers.anthropic:AnthropicProvider",
     "gemini": "indai.llm.providers.gemini:GeminiProvider",
     "sarvam": "indai.llm.providers.openai:SarvamProvider",
@@ -34,6 +37,7 @@ class Providers:
     def __init__(self, config: Config, secret: Secret) -> None:
         self._config = config
         self._secret = secret
+        self._makers = {each.kind: _maker(each.kind) for each in config.providers.values()}
         self._clients: dict[str, Provider] = {}
         self._making = asyncio.Lock()
 
@@ -57,8 +61,6 @@ class Providers:
             await self.forget(name)
 
     async def _make(self, name: str, config: ProviderConfig) -> Provider:
-        if config.kind == "local":
-            return LocalProvider()
         key = ""
         if config.key is not None:
             try:
@@ -67,6 +69,9 @@ class Providers:
                 raise ProviderFault(
                     Fault.AUTH, f"The key of {name} ({config.key}) can't be read: {error.message}"
                 ) from None
-        module, _, attribute = _CLIENTS[config.kind].partition(":")
-        loaded = await asyncio.to_thread(importlib.import_module, module)
-        return cast("Provider", getattr(loaded, attribute)(name, config.address, key))
+        return self._makers[config.kind](name, config.address, key)
+
+
+def _maker(kind: str) -> Maker:
+    module, _, attribute = _CLIENTS[kind].partition(":")
+    return cast("Maker", getattr(importlib.import_module(module), attribute))
