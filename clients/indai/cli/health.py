@@ -21,7 +21,7 @@ from indai.protocol.errors import Reason, Unavailable
 
 TIMEOUT_S = 4.0
 # The peer port, which demands a node's certificate, starts before the owners' port does.
-PORTS = {"registry", "policy", "ledger", "llm", "owner"}
+PORTS = {"registry", "policy", "ledger", "llm", "memory", "owner"}
 
 
 @command("health", "indai health")

@@ -20,6 +20,7 @@ SECTIONS = {
         "handle": "indai.cli.handle:handle",
         "policy": "indai.cli.policy:policy",
         "calendar": "indai.cli.calendar:calendar",
+        "memory": "indai.cli.memory:memory",
     },
     "Deal": {
         "meet": "indai.cli.meet:meet",

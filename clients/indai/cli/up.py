@@ -40,6 +40,7 @@ PORTS = {
     "a2a": 7407,
     "llm": 7408,
     "openai": 7409,
+    "memory": 7410,
 }
 
 
@@ -71,6 +72,7 @@ PORTS = {
 @click.option(
     "--llm-config", metavar="FILE", default="", help="Models and providers (default: DATA/llm.yaml)."
 )
+@click.option("--memory", metavar="HOST:PORT", default="", help="A memory role in another process.")
 @click.option(
     "--listen",
     "listens",
@@ -119,6 +121,7 @@ def up(
     ledger: str,
     llm: str,
     llm_config: str,
+    memory: str,
     listens: tuple[str, ...],
     advertise: str,
     private_peers: bool,
@@ -132,14 +135,14 @@ def up(
 ) -> None:
     """Run a node with everything it needs, until Ctrl-C.
 
-    Without options: registry, policy, ledger, llm and node in one process, on
-    a Postgres of its own. With --role, some of them, wired to the others by
-    address.
+    Without options: registry, policy, ledger, llm, memory and node in one
+    process, on a Postgres of its own. With --role, some of them, wired to the
+    others by address.
     """
     logs.configure(log_format, log_level)
     chosen = frozenset(roles or (ROLES if not registry else set(ROLES) - {"registry"}))
     chosen |= {"edge"} if conformance else set()
-    neighbours = {"registry": registry, "policy": policy, "ledger": ledger, "llm": llm}
+    neighbours = {"registry": registry, "policy": policy, "ledger": ledger, "llm": llm, "memory": memory}
     settings = Settings(
         data=home.path,
         roles=chosen,
@@ -220,7 +223,7 @@ def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
                 f"write it like owner=127.0.0.1:7402; the names are {', '.join(PORTS)}",
             )
         told[name] = str(_numbered(address) if name == "registry" else parse_address(address))
-    inner = {"policy", "ledger", "llm"} & roles
+    inner = {"policy", "ledger", "llm", "memory"} & roles
     served = {"registry"} & roles | ({"owner", "peer"} if "node" in roles else inner)
     if {"registry", "witness"} & roles and not told:
         served = {*served, "http"}

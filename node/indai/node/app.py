@@ -5,8 +5,10 @@
     policy    database                   PolicyService
     ledger    database                   LedgerService
     llm       database                   LlmService
+    memory    database                   MemoryService
     node      registry, policy, ledger,  PeerService (other nodes), OwnerService, OperatorService and, with an
-              database (the ledger's)    llm role, LlmService; for the owner's other tools, its HTTP form
+              database (the ledger's)    llm or a memory role, LlmService and MemoryService for owners; for
+                                         their other tools, the HTTP form of LlmService
     witness   nothing                    add-checkpoint, over HTTP
     edge      database                   A2A, over gRPC and HTTP
 
@@ -83,17 +85,26 @@ from indai.tlog.reader import LogReader
 from indai.tlog.signer import LogSigner
 from indai.tlog.tileserver import PublicLog, tile_routes
 from indai.tlog.witness import Witness, witness_routes
-from indai.v1 import ledger_pb2_grpc, llm_pb2, llm_pb2_grpc, policy_pb2_grpc, registry_pb2_grpc
+from indai.v1 import (
+    ledger_pb2_grpc,
+    llm_pb2,
+    llm_pb2_grpc,
+    memory_pb2_grpc,
+    policy_pb2_grpc,
+    registry_pb2_grpc,
+)
 
 if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
 
+MEMORY = Schema("memory", "indai.memory")
 POLICY = Schema("policy", "indai.policy")
 SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "registry": (TLOG, REGISTRY),
     "policy": (POLICY,),
     "ledger": (TLOG, LEDGER),
     "llm": (LLM,),
+    "memory": (MEMORY,),
     "node": (TLOG, LEDGER, NODE),
     "witness": (),
     "edge": (A2A,),
@@ -103,6 +114,7 @@ NEEDS = {
     "policy": (),
     "ledger": (),
     "llm": (),
+    "memory": (),
     "node": ("registry", "policy", "ledger"),
     "witness": (),
     "edge": (),
@@ -153,6 +165,8 @@ async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
             await process.start_ledger()
         if "llm" in settings.roles:
             await process.start_llm()
+        if "memory" in settings.roles:
+            await process.start_memory()
         if "node" in settings.roles:
             await process.start_node(enrol)
         if "witness" in settings.roles:
@@ -211,7 +225,8 @@ async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asy
         urls = DatabaseUrls.from_server(await stack.enter_async_context(server))
         stack.callback(asyncio.create_task(_keep_running(server)).cancel)
     schemas = dict.fromkeys(schema for role in sorted(settings.roles) for schema in SCHEMAS[role])
-    order = [schema for schema in (TLOG, REGISTRY, POLICY, LEDGER, LLM, NODE, A2A) if schema in schemas]
+    schemas_in_order = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, A2A)
+    order = [schema for schema in schemas_in_order if schema in schemas]
     await migrate(urls.admin, order)
     pool = await open_pool(urls.app)
     stack.push_async_callback(pool.close)
@@ -304,6 +319,15 @@ class _Process:
         self._stack.push_async_callback(servicer.close)
         await self._serve_inside("llm", [Service(llm_pb2_grpc.add_LlmServiceServicer_to_server, servicer)])
 
+    async def start_memory(self) -> None:
+        # It brings 0.4 s of imports, which processes without this role are spared.
+        from indai.node.memory_role import memory_role  # noqa: PLC0415
+
+        service = await self._stack.enter_async_context(
+            memory_role(self._pool, await DatabaseClock.start(self._pool))
+        )
+        await self._serve_inside("memory", [service])
+
     async def start_node(self, enrol: Enrol) -> None:
         plan = NodePlan(
             handle=self._settings.node_handle,
@@ -317,6 +341,7 @@ class _Process:
                 policy_pb2_grpc.PolicyServiceStub(self._channel("policy")),
                 ledger_pb2_grpc.LedgerServiceStub(self._channel("ledger")),
                 llm_pb2_grpc.LlmServiceStub(self._channel("llm")) if self._has("llm") else None,
+                memory_pb2_grpc.MemoryServiceStub(self._channel("memory")) if self._has("memory") else None,
             ),
             peer_bind=self._settings.bind("peer"),
             advertise=self._settings.advertise,

@@ -38,6 +38,8 @@ from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
 from indai.node.meet_settings import Tastes
+from indai.node.memory_feed import MemoryFeed
+from indai.node.memory_service import OwnerMemoryServicer
 from indai.node.monitor import Monitor
 from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
@@ -57,6 +59,7 @@ from indai.v1 import (
     calendar_pb2_grpc,
     ledger_pb2,
     llm_pb2_grpc,
+    memory_pb2_grpc,
     owner_pb2_grpc,
     peer_pb2,
     peer_pb2_grpc,
@@ -67,6 +70,7 @@ from indai.v1.peer_pb2_grpc import PeerServiceStub
 if TYPE_CHECKING:
     from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
+    from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.policy_pb2_grpc import PolicyServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
@@ -88,6 +92,7 @@ class Neighbours:
     policy: PolicyServiceAsyncStub
     ledger: LedgerServiceAsyncStub
     llm: LlmServiceAsyncStub | None = None
+    memory: MemoryServiceAsyncStub | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +192,10 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         timers = Timers(store, agents, engine.wake, clock)
         timers.start()
         stack.push_async_callback(timers.close)
+        if plan.neighbours.memory is not None:
+            feed = MemoryFeed(store, agents, plan.neighbours.memory)
+            feed.start()
+            stack.push_async_callback(feed.close)
         stack.callback(asyncio.create_task(_tail(resolver, monitor)).cancel)
         stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
 
@@ -219,6 +228,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     operators,
                 ),
                 *_llm_services(plan.neighbours.llm, agents, operators),
+                *_memory(plan.neighbours.memory, agents),
             ),
             store.fenced,
             agents.owner_of_token,
@@ -234,6 +244,15 @@ def _llm_services(
     admitted = auth.either(auth.owners(agents.owner_of_token), operators)
     add = llm_pb2_grpc.add_LlmServiceServicer_to_server
     return (Service(add, OwnerLlm(gateway), admitted),)
+
+
+def _memory(memory: MemoryServiceAsyncStub | None, agents: Agents) -> list[Service]:
+    """Owners' memory, where there is a memory role."""
+    if memory is None:
+        return []
+    servicer = OwnerMemoryServicer(memory)
+    add = memory_pb2_grpc.add_MemoryServiceServicer_to_server
+    return [Service(add, servicer, auth.owners(agents.owner_of_token))]
 
 
 def _taker(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indai.client.addresses import parse_address
 
-ROLES = ("registry", "policy", "ledger", "llm", "node")
+ROLES = ("registry", "policy", "ledger", "llm", "memory", "node")
 """What runs when nothing else is asked for."""
 ALL_ROLES = (*ROLES, "witness", "edge")
 

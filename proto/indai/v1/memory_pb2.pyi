@@ -2082,7 +2082,7 @@ class CommitmentMemory(_message.Message):
     peer: _builtins.str
     """The other side's handle."""
     text: _builtins.str
-    """What was agreed, in words."""
+    """What was agreed, in words; empty when it was erased, and then its memory goes."""
     state: _builtins.str
     """Where it stands, as in CommitmentState's names: made, fulfilled, cancelled."""
     @_builtins.property

@@ -99,6 +99,7 @@ async def put(
     return [row["id"] for row in rows]
 
 
+_SOURCES = "SELECT id FROM memory.chunks WHERE scope = $1 AND kind = $2 AND source_id = ANY ($3)"
 _REMOVE = """
     WITH gone AS (DELETE FROM memory.chunks WHERE scope = $1 AND id = ANY ($2) RETURNING length)
     SELECT count(*) AS chunks, coalesce(sum(length), 0) AS length FROM gone
@@ -111,3 +112,11 @@ async def remove(connection: asyncpg.Connection, scope: UUID, tenant: str, ids: 
     if gone["chunks"]:
         await connection.execute(_COUNT, tenant, scope, -gone["chunks"], -gone["length"])
     return int(gone["chunks"])
+
+
+async def remove_sources(
+    connection: asyncpg.Connection, scope: Scope, kind: Kind, sources: Sequence[str]
+) -> int:
+    """Delete chunks by what names them at their source; how many there were."""
+    rows = await connection.fetch(_SOURCES, scope.id, kind.value, sources)
+    return await remove(connection, scope.id, scope.tenant, [row["id"] for row in rows])

@@ -34,7 +34,7 @@ class Rememberer:
     def __init__(
         self,
         pool: asyncpg.Pool,
-        obvious: Extractor,
+        obvious: Extractor | None,
         extractor: Extractor | None,
         contradicts: Contradicts,
         clock: Clock,
@@ -63,9 +63,9 @@ class Rememberer:
             if sayings:
                 batch = await turns.store(connection, scope, look.origin, sayings, columns)
                 new = batch.new
-                at_once = extract and 0 < len(new) <= AT_ONCE
-                if at_once:
-                    found += await self._read(connection, scope, new)
+                at_once = extract and self._obvious is not None and 0 < len(new) <= AT_ONCE
+                if at_once and self._obvious is not None:
+                    found += await self._read(connection, scope, new, self._obvious)
                 jobs = self._jobs(scope, new, extract=extract and not (at_once and self._extractor is None))
                 promote = [Job(Task.PROMOTE, scope.id, once=True)] if batch.path == "full" else []
                 await enqueue(connection, [*jobs, *promote])
@@ -73,14 +73,14 @@ class Rememberer:
         return Remembered(len(new), len(sayings) - len(new), facts)
 
     async def _read(
-        self, connection: asyncpg.Connection, scope: Scope, new: Sequence[Stored]
+        self, connection: asyncpg.Connection, scope: Scope, new: Sequence[Stored], obvious: Extractor
     ) -> list[Record]:
         """The obvious facts of turns just stored."""
         known = await factstore.open_facts(connection, scope.id)
         found: list[Record] = []
         for session, places in _spans(new).items():
             heard = await turns.span(connection, scope.id, session, min(places) - work.BEFORE, max(places))
-            found += await work.read(self._obvious, heard, min(places), known)
+            found += await work.read(obvious, heard, min(places), known)
         return found
 
     def _jobs(self, scope: Scope, new: Sequence[Stored], *, extract: bool) -> list[Job]:

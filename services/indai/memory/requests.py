@@ -300,13 +300,17 @@ def aliases(request: Sequence[pb.Alias]) -> dict[str, str]:
     }
 
 
-def commitments(request: Sequence[pb.CommitmentMemory], now_ms: int) -> list[NewChunk]:
-    """What was agreed, as memories: found by what it says, by the peer and by its state."""
-    made = []
+def commitments(request: Sequence[pb.CommitmentMemory], now_ms: int) -> tuple[list[NewChunk], list[str]]:
+    """What was agreed, as memories: found by what it says, by the peer and by its state. And the sources of
+    what was erased."""
+    made, erased = [], []
     for place, one in enumerate(request):
         path = f"commitments[{place}]"
         if len(one.mid) != 32:
             raise wrong(f"{path}.mid", "is not 32 bytes")
+        if not one.text:
+            erased.append(one.mid.hex())
+            continue
         peer, state = name(one.peer, f"{path}.peer"), name(one.state, f"{path}.state", empty=False)
         made.append(
             NewChunk(
@@ -320,7 +324,7 @@ def commitments(request: Sequence[pb.CommitmentMemory], now_ms: int) -> list[New
                 importance=0.7,
             )
         )
-    return made
+    return made, erased
 
 
 def identifier(request: str, path: str) -> UUID:

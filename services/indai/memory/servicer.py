@@ -23,7 +23,7 @@ from indai.memory import (
 )
 from indai.memory import turns as turnstore
 from indai.memory.access import Door, Scope
-from indai.memory.facts import Contradicts
+from indai.memory.facts import Contradicts, same_key
 from indai.memory.interfaces import Embedder, Extractor, Fact, Kind, Wanted
 from indai.memory.queue import Job, Task, enqueue
 from indai.memory.remembering import Rememberer
@@ -61,8 +61,8 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         pool: asyncpg.Pool,
         clock: Clock,
         embedder: Embedder | None,
-        obvious: Extractor,
-        contradicts: Contradicts,
+        obvious: Extractor | None = None,
+        contradicts: Contradicts = same_key,
         extractor: Extractor | None = None,
     ) -> None:
         self._pool = pool
@@ -313,12 +313,13 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         look = requests.who(request.access)
         look.may(Door.PRIVATE)
         scope = look.write(None)
-        made = requests.commitments(request.commitments, self._clock())
+        made, erased = requests.commitments(request.commitments, self._clock())
         async with writing(self._pool, scope) as connection:
             columns = await turnstore.count_terms([one.text for one in made])
             changed = await chunks.put(connection, scope, Kind.COMMITMENT, made, columns)
+            gone = await chunks.remove_sources(connection, scope, Kind.COMMITMENT, erased)
             await enqueue(connection, [Job(Task.EMBED, scope.id)] if changed else [])
-        return pb.RecordCommitmentsResponse(changed=len(changed))
+        return pb.RecordCommitmentsResponse(changed=len(changed) + gone)
 
     async def ListScopes(self, request: pb.ListScopesRequest, context: Any) -> pb.ListScopesResponse:
         """One page."""

@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 from indai.memory import chunks, consolidation, factstore, turns
 from indai.memory.access import Scope
-from indai.memory.facts import Contradicts, Record
+from indai.memory.facts import Contradicts, Record, same_key
 from indai.memory.interfaces import Embedder, ExtractionContext, Extractor, Fact, Kind, Role, Trust
 from indai.memory.queue import Handler, Job, NotYet, Task, enqueue
 from indai.memory.search import vector_text
@@ -67,10 +67,10 @@ class Work:
     def __init__(
         self,
         pool: asyncpg.Pool,
-        extractor: Extractor,
-        contradicts: Contradicts,
+        extractor: Extractor | None,
         embedder: Embedder | None,
         clock: Clock,
+        contradicts: Contradicts = same_key,
     ) -> None:
         self._pool = pool
         self._extractor = extractor
@@ -99,7 +99,7 @@ class Work:
     async def extract(self, job: Job) -> None:
         """Facts of the turns between two places of a session."""
         scope = await scope_of(self._pool, job.scope)
-        if scope is None or job.session is None:
+        if scope is None or job.session is None or self._extractor is None:
             return
         async with writing(self._pool, scope, create=False) as connection:
             heard = await turns.span(connection, scope.id, job.session, job.first - BEFORE, job.last)

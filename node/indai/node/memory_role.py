@@ -1,0 +1,29 @@
+"""The memory role: the service, its embedding model, and the worker of its background jobs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import asyncpg
+from indai.memory.embedding import LocalEmbedder
+from indai.memory.queue import Worker
+from indai.memory.servicer import MemoryService
+from indai.memory.work import Work
+from indai.node.service import Service
+from indai.v1 import memory_pb2_grpc
+
+
+@contextlib.asynccontextmanager
+async def memory_role(pool: asyncpg.Pool, clock: Callable[[], int]) -> AsyncIterator[Service]:
+    """Start the memory role; stop it after the jobs that run."""
+    with contextlib.closing(LocalEmbedder()) as embedder:
+        work = Work(pool, None, embedder, clock)
+        await work.resume()
+        worker = Worker(pool, work.handlers)
+        worker.start()
+        try:
+            servicer = MemoryService(pool, clock, embedder)
+            yield Service(memory_pb2_grpc.add_MemoryServiceServicer_to_server, servicer)
+        finally:
+            await worker.close()
