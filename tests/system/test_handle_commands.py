@@ -84,7 +84,9 @@ def test_a_handle_is_delegated_transferred_and_claimed_by_its_heir(shell: Here, 
     assert stranger["error"]["reason"] in ("HANDLE_TAKEN", "INVALID_OPERATION")
     taken = shell.json("handle", "claim", "ind.ai/dora", "--key", str(tmp_path / "heir.key"))
     assert taken["subject"] != keys["subject"]
-    assert shell.json("handle", "history", "ind.ai/dora")["predecessor"]
+    history = shell.json("handle", "history", "ind.ai/dora")
+    assert history["predecessor"]
+    assert [each["subject"] for each in history["earlier"]] == [keys["subject"]]
 
 
 def test_a_retired_handle_cannot_be_claimed_again(shell: Here, tmp_path: Path) -> None:

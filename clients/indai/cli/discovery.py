@@ -113,7 +113,8 @@ def watch(home: Home, handle_text: str, once: bool, registry: str) -> None:
         shown: dict[bytes, bool] = {}
         async with registry_session(home, registry) as where:
             while True:
-                chain, _ = await fetch_history(where, handle_text)
+                subjects, _ = await fetch_history(where, handle_text)
+                chain = subjects[-1]
                 for link in chain.history:
                     if shown.get(link.mid) is not link.nullified:
                         shown[link.mid] = link.nullified

@@ -258,26 +258,31 @@ def submit(home: Home, path: str, invite: str, voucher: str, registry: str) -> N
 @click.option("--registry", metavar="HOST:PORT", default="", help="The registry, if the node names none.")
 @data_option
 def history(home: Home, handle_text: str, output: str, registry: str) -> None:
-    """Every operation on HANDLE, verified; nullified ones as well."""
+    """Every operation on HANDLE, verified; nullified ones as well.
 
-    async def work() -> tuple[Chain, bytes]:
+    A name that was transferred or given out again has had other subjects: their
+    operations come first. The file holds those of the newest alone.
+    """
+
+    async def work() -> tuple[tuple[Chain, ...], bytes]:
         async with registry_session(home, registry) as where:
             return await fetch_history(where, handle_text)
 
-    chain, document = run(work())
+    subjects, document = run(work())
     if output:
         replace_file(Path(output), document)
-    emit(_history_json(chain, output), lambda page: _show_history(page, chain, output))
+    earlier = [_subject_json(chain) for chain in subjects[:-1]]
+    value = {**_subject_json(subjects[-1]), "file": output, "earlier": earlier}
+    emit(value, lambda page: _show_history(page, subjects, output))
 
 
-def _history_json(chain: Chain, output: str) -> dict[str, Any]:
+def _subject_json(chain: Chain) -> dict[str, Any]:
     return {
         "handle": chain.handle,
         "subject": chain.subject_id,
         "predecessor": chain.predecessor.hex(),
         "ended": iso(chain.ended_at_ms),
         "barred": sorted(chain.barred),
-        "file": output,
         "operations": [
             {
                 "seq": link.seq,
@@ -292,9 +297,22 @@ def _history_json(chain: Chain, output: str) -> dict[str, Any]:
     }
 
 
-def _show_history(page: Page, chain: Chain, output: str) -> None:
-    page.line(chain.handle, "bold")
-    page.fields([("subject", chain.subject_id), ("came from", chain.predecessor.hex()[:16])])
+def _show_history(page: Page, subjects: tuple[Chain, ...], output: str) -> None:
+    page.line(subjects[-1].handle, "bold")
+    for chain in subjects:
+        _show_subject(page, chain)
+    if output:
+        page.line(f"Written to {output}, for signing on a machine without a network.")
+
+
+def _show_subject(page: Page, chain: Chain) -> None:
+    page.fields(
+        [
+            ("subject", chain.subject_id),
+            ("came from", chain.predecessor.hex()[:16]),
+            ("ended", iso(chain.ended_at_ms)),
+        ]
+    )
     rows = [
         (
             str(link.seq),
@@ -306,5 +324,3 @@ def _show_history(page: Page, chain: Chain, output: str) -> None:
         for link in chain.history
     ]
     page.table(("seq", "operation", "time", "signed by", ""), rows, {"nullified": "red"})
-    if output:
-        page.line(f"Written to {output}, for signing on a machine without a network.")

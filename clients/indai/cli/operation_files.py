@@ -22,11 +22,8 @@ from typing import Any
 from indai.cli.errors import wrong
 from indai.cli.files import read_text
 from indai.cli.session import Registry
-from indai.client.lookups import verify_lookup
 from indai.client.statefile import replace_file
 from indai.protocol.envelope import Envelope, parse_envelope
-from indai.protocol.errors import NotFound, Reason
-from indai.protocol.handles import Handle
 from indai.protocol.keys import PUBLIC_KEY_BYTES
 from indai.protocol.operations import MAX_OPERATION, Chain, Type, parse_operation, replay
 from indai.v1 import registry_pb2
@@ -37,19 +34,16 @@ _HISTORY, _OPERATION = "ind.ai handle history", "ind.ai signed operation"
 _VERSION = 1
 
 
-async def fetch_history(where: Registry, handle: str) -> tuple[Chain, bytes]:
-    """The verified chain of a handle, and the file that carries it; raises NotFound."""
-    name = str(Handle.parse(handle))
-    answer = await where.stub.GetHandle(registry_pb2.GetHandleRequest(handle=name))
-    chain = verify_lookup(name, answer, where.network.open(answer.checkpoint))
-    if chain is None:
-        raise NotFound(Reason.NOT_FOUND, f"The handle {name} is not taken.", hint="check the spelling")
+async def fetch_history(where: Registry, handle: str) -> tuple[tuple[Chain, ...], bytes]:
+    """The verified chains of all subjects of a handle, oldest first, and the file that carries the newest;
+    raises NotFound."""
+    subjects, answer = await where.resolver.history(handle)
     document = {
         "operations": [_base64(raw) for raw in answer.chain],
         "times_ms": list(answer.times_ms),
         "before": _base64(answer.before),
     }
-    return chain, _document(_HISTORY, document)
+    return subjects, _document(_HISTORY, document)
 
 
 def read_history(path: str) -> Chain:

@@ -8,7 +8,7 @@ from indai.client.network import Head
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.merkle import CompactRange, leaf_hash, verify_inclusion
-from indai.protocol.operations import MAX_OPERATION, Chain, parse_operation, replay
+from indai.protocol.operations import MAX_OPERATION, Chain, apply_operation, parse_operation, replay
 from indai.protocol.registryleaf import parse_registry_leaf
 from indai.protocol.sparsemap import EMPTY, Proof, map_key, map_value, verify_map_proof
 from indai.v1 import registry_pb2
@@ -32,6 +32,31 @@ def verify_lookup(handle: str, answer: registry_pb2.GetHandleResponse, head: Hea
         raise _wrong(f"The registry answered for {chain.handle} when asked for {handle}")
     verify_map_proof(root, map_key(handle), map_value(handle, chain.digest), proof)
     return chain
+
+
+def verify_subjects(handle: str, answer: registry_pb2.GetHandleResponse, head: Head) -> tuple[Chain, ...]:
+    """Every subject the handle has had, oldest first, the newest last; raises ProtocolError.
+
+    The answer was asked for with `earlier`. Empty when the handle was never taken. The map's value covers the
+    digest of the whole history, so an operation that is left out or made up breaks the proof.
+    """
+    newest = verify_lookup(handle, answer, head)
+    if newest is None:
+        return ()
+    subjects: list[Chain] = []
+    raws = (*answer.earlier, *answer.chain)
+    times = (*answer.earlier_times_ms, *answer.times_ms)
+    if len(raws) != len(times):
+        raise _wrong("The registry's operations and their times are not as many")
+    chain: Chain | None = None
+    for raw, time_ms in zip(raws, times, strict=True):
+        chain = apply_operation(chain, parse_envelope(raw, limit=MAX_OPERATION), time_ms)
+        if subjects and subjects[-1].subject_id == chain.subject_id:
+            subjects.pop()
+        subjects.append(chain)
+    if chain is None or (chain.handle, chain.digest) != (handle, newest.digest):
+        raise _wrong(f"The earlier subjects of {handle} are not those that the map covers")
+    return tuple(subjects)
 
 
 def touched_handles(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from indai.client.heads import HeadKeeper
 from indai.client.logkeys import log_keys
-from indai.client.lookups import touched_handles, verify_lookup
+from indai.client.lookups import touched_handles, verify_lookup, verify_subjects
 from indai.client.network import Head, NetworkPolicy
 from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.delegations import delegator_of
@@ -156,8 +156,7 @@ class Resolver:
             known = await self._shared_lookup(name)
             self._heads.check_fresh(known.head, max_age_ms)
         if known.chain is None:
-            message = f"The handle {name} is not taken."
-            raise NotFound(Reason.NOT_FOUND, message, hint="check the spelling")
+            raise _not_taken(name)
         if pin and known.chain.subject_id != pin:
             raise Refused(
                 Reason.PIN_MISMATCH,
@@ -165,6 +164,28 @@ class Resolver:
                 hint="the name has changed hands: ask its owner in another way before you trust it",
             )
         return Resolved(known.chain, known.head, known.domain_failing_since_ms)
+
+    async def history(self, handle: str) -> tuple[tuple[Chain, ...], registry_pb2.GetHandleResponse]:
+        """Every subject that a handle has had, oldest first, and the registry's own answer, verified.
+
+        Not from memory. Raises as `resolve`.
+        """
+        name = str(Handle.parse(handle))
+        for _ in range(ATTEMPTS):
+            since = self._heads.kept
+            request = registry_pb2.GetHandleRequest(
+                handle=name, known_size=since.size if since else 0, earlier=True
+            )
+            answer = await self._stub.GetHandle(request)
+            head = await self._accept(answer.checkpoint, since, list(answer.consistency_proof))
+            if head is None:
+                continue
+            subjects = verify_subjects(name, answer, head)
+            await self._heads.save()
+            if not subjects:
+                raise _not_taken(name)
+            return subjects, answer
+        raise _moving()
 
     async def resolve_many(
         self, handles: Iterable[str], *, max_age_ms: int = DEFAULT_MAX_AGE_MS
@@ -323,6 +344,10 @@ class Resolver:
                 break
             entries.extend(page)
         return entries
+
+
+def _not_taken(name: str) -> NotFound:
+    return NotFound(Reason.NOT_FOUND, f"The handle {name} is not taken.", hint="check the spelling")
 
 
 def _moving() -> Unavailable:

@@ -533,19 +533,23 @@ class GetHandleRequest(_message.Message):
 
     HANDLE_FIELD_NUMBER: _builtins.int
     KNOWN_SIZE_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
     handle: _builtins.str
     """The handle."""
     known_size: _builtins.int
     """Size of the head the caller holds; 0 for none. The answer proves that its head extends it."""
+    earlier: _builtins.bool
+    """Whether to answer with the operations of the handle's earlier subjects too."""
     def __init__(
         self,
         *,
         handle: _builtins.str = ...,
         known_size: _builtins.int = ...,
+        earlier: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "known_size", b"known_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["earlier", b"earlier", "handle", b"handle", "known_size", b"known_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -567,6 +571,8 @@ class GetHandleResponse(_message.Message):
     TIMES_MS_FIELD_NUMBER: _builtins.int
     BEFORE_FIELD_NUMBER: _builtins.int
     DOMAIN_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
+    EARLIER_TIMES_MS_FIELD_NUMBER: _builtins.int
     last_leaf: _builtins.bytes
     """The log's last leaf, which carries the map root."""
     checkpoint: _builtins.bytes
@@ -601,6 +607,14 @@ class GetHandleResponse(_message.Message):
     def domain(self) -> Global___DomainStatus:
         """What the registry last saw at a branded handle's domain. Not proved: ask the domain itself for more."""
 
+    @_builtins.property
+    def earlier(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """If asked for: serialised Envelopes of the subjects before this one, oldest first. The map's value covers them."""
+
+    @_builtins.property
+    def earlier_times_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Time of each one's leaf, milliseconds since the epoch."""
+
     def __init__(
         self,
         *,
@@ -614,10 +628,12 @@ class GetHandleResponse(_message.Message):
         times_ms: _abc.Iterable[_builtins.int] | None = ...,
         before: _builtins.bytes = ...,
         domain: Global___DomainStatus | None = ...,
+        earlier: _abc.Iterable[_builtins.bytes] | None = ...,
+        earlier_times_ms: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "map_proof", b"map_proof"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "chain", b"chain", "checkpoint", b"checkpoint", "consistency_proof", b"consistency_proof", "domain", b"domain", "indexes", b"indexes", "last_leaf", b"last_leaf", "last_leaf_proof", b"last_leaf_proof", "map_proof", b"map_proof", "times_ms", b"times_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "chain", b"chain", "checkpoint", b"checkpoint", "consistency_proof", b"consistency_proof", "domain", b"domain", "earlier", b"earlier", "earlier_times_ms", b"earlier_times_ms", "indexes", b"indexes", "last_leaf", b"last_leaf", "last_leaf_proof", b"last_leaf_proof", "map_proof", b"map_proof", "times_ms", b"times_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

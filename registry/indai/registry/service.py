@@ -196,6 +196,15 @@ class Registry:
             await self.publish(older_than=view)
         raise Unavailable(Reason.STALE_HEAD, "The registry is too busy to answer.", hint="try again")
 
+    async def earlier(self, lookup: Lookup) -> list[tuple[bytes, int]]:
+        """The operations of the subjects before the one that was looked up, each with its leaf's time."""
+        record = lookup.record
+        first = record.place - len(record.raws) if record else 0
+        if record is None or first == 0:
+            return []
+        async with transaction(self._pool) as connection:
+            return await self._store.earlier(connection, record.chain.handle, first)
+
     async def view(self) -> View:
         """The last signed head; signs again when it is old, and answers the old one when that fails."""
         view = self._current()

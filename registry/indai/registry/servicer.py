@@ -36,7 +36,8 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
         self, request: registry_pb2.GetHandleRequest, context: Any
     ) -> registry_pb2.GetHandleResponse:
         """A handle's chain and proofs, present or absent."""
-        return await self._look_up(str(Handle.parse(request.handle)), request.known_size)
+        handle = str(Handle.parse(request.handle))
+        return await self._look_up(handle, request.known_size, earlier=request.earlier)
 
     async def SearchHandles(
         self, request: registry_pb2.SearchHandlesRequest, context: Any
@@ -98,9 +99,15 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
             page.append(entry)
         return registry_pb2.ListEntriesResponse(entries=page, next_start=request.start + len(page))
 
-    async def _look_up(self, handle: str, known_size: int) -> registry_pb2.GetHandleResponse:
+    async def _look_up(
+        self, handle: str, known_size: int, *, earlier: bool = False
+    ) -> registry_pb2.GetHandleResponse:
         found = await self._registry.look_up(handle)
         view, record = found.view, found.record
+        past = await self._registry.earlier(found) if earlier else []
+        if sum(len(raw) for raw, _ in past) > MAX_PAGE_BYTES:
+            message = f"The earlier subjects of {handle} have too many operations for one answer."
+            raise InvalidInput(Reason.TOO_LARGE, message, hint="mirror the log: indai registry mirror")
         return registry_pb2.GetHandleResponse(
             chain=record.raws if record else (),
             indexes=record.indexes if record else (),
@@ -112,6 +119,8 @@ class RegistryServicer(registry_pb2_grpc.RegistryServiceServicer):
             checkpoint=view.note,
             consistency_proof=await self._consistency(known_size, view),
             domain=self._domain(handle),
+            earlier=[raw for raw, _ in past],
+            earlier_times_ms=[time_ms for _, time_ms in past],
         )
 
     def _domain(self, handle: str) -> registry_pb2.DomainStatus | None:

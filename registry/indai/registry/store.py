@@ -62,6 +62,19 @@ class Store:
         )
         return {handle: record for handle, record in found if record is not None}
 
+    async def earlier(
+        self, connection: asyncpg.Connection, handle: str, before: int
+    ) -> list[tuple[bytes, int]]:
+        """The operations of a handle before its place `before`, each with its leaf's time."""
+        rows = await connection.fetch(
+            "SELECT envelope, time_ms FROM registry.operation"
+            " WHERE log = $1 AND handle = $2 AND place < $3 ORDER BY place",
+            self._log,
+            handle,
+            before,
+        )
+        return [(row["envelope"], row["time_ms"]) for row in rows]
+
     async def tiles(self, connection: asyncpg.Connection, paths: Collection[str]) -> dict[str, Tile]:
         """Those of the map's tiles that are stored."""
         rows = await connection.fetch(

@@ -121,6 +121,26 @@ async def test_a_transferred_handle_is_another_subject_to_who_pinned_it(
     assert caught.value.reason is Reason.PIN_MISMATCH
     new = (await resolver.resolve(ALICE)).chain
     assert (new.predecessor, len(new.history), new.state.agent_keys) == (ended.last_mid, 1, ())
+    # The history shows both subjects, and neither an operation nor a time of the past can be changed.
+    subjects, _ = await rig.resolver().history(ALICE)
+    assert [one.subject_id for one in subjects] == [old.subject_id, new.subject_id]
+    assert (subjects[0].ended_at_ms > 0, subjects[1]) == (True, new)
+
+    def without_the_past(answer: Any) -> None:
+        del answer.earlier[:], answer.earlier_times_ms[:]
+
+    def later(answer: Any) -> None:
+        answer.earlier_times_ms[0] += 1
+
+    def without_the_transfer(answer: Any) -> None:
+        del answer.earlier[-1], answer.earlier_times_ms[-1]
+
+    for lie in (without_the_past, later, without_the_transfer):
+        rig.liar.twist = lambda method, request, answer, lie=lie: lie(answer) or answer
+        with pytest.raises(IndaiError) as caught:
+            await rig.resolver().history(ALICE)
+        assert caught.value.reason in (Reason.BAD_PROOF, Reason.INVALID_OPERATION)
+    rig.liar.twist = lambda method, request, answer: answer
     # A registry that starts on this database reads both subjects' operations and makes the same of them.
     again = await start_registry(database.pool)
     assert await chain_of(again) == new
