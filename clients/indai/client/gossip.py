@@ -5,21 +5,25 @@ log signed; only that note, against one of ours, is evidence (`indai.client.frau
 head has no such note, so it can neither frame the registry nor make us believe anything.
 
 One claim is looked into at a time, and the registry is asked at most once in 5 s: a claim is cheap, and
-peers repeat themselves. Of each peer the newest claim waits.
+peers repeat themselves. Of each peer the newest claim waits. What waits and what was found to agree is in a
+small file, so that a restart forgets no claim; it is hearsay like what it was made of.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from indai.client.fraud import Evidence
 from indai.client.network import Head
 from indai.client.resolver import Resolver
+from indai.client.statefile import replace_file
 from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.errors import IndaiError, ProtocolError
 from indai.protocol.merkle import verify_consistency
@@ -65,16 +69,20 @@ class Gossip:
         self._agreed: OrderedDict[tuple[int, bytes], None] = OrderedDict()
         self._filled = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
+        self._memory = directory / "gossip.json"
 
     def start(self) -> None:
-        """Begin to look into what is heard."""
+        """Begin to look into what is heard, and what was heard before the last end."""
+        self._remember()
         self._worker = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Stop; what waits is forgotten, and will be said again."""
+        """Stop; what waits is kept for the next start."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
+            with suppress(IndaiError):  # a full disk: it will be said again
+                await asyncio.to_thread(self._keep)
 
     def hear(self, heard: Heard) -> None:
         """One claim; returns at once, and nothing waits for it."""
@@ -114,9 +122,7 @@ class Gossip:
     async def _run(self) -> None:
         while True:
             await self._filled.wait()
-            _, heard = self._waiting.popitem(last=False)
-            if not self._waiting:
-                self._filled.clear()
+            peer, heard = next(iter(self._waiting.items()))
             try:
                 evidence = await self.look_into(heard)
                 if evidence is not None:
@@ -127,7 +133,30 @@ class Gossip:
                 _log.warning("%s names a registry head that is none: %s", heard.peer, error)
             except IndaiError as error:
                 _log.info("the registry head that %s names was not looked into: %s", heard.peer, error)
+            if self._waiting.get(peer) == heard:  # else a newer claim of this peer waits
+                del self._waiting[peer]
+            else:
+                self._waiting.move_to_end(peer)
+            if not self._waiting:
+                self._filled.clear()
             await self._pause(REFRESH_S)
+
+    def _keep(self) -> None:
+        waiting = [[one.peer, one.size, one.root.hex()] for one in self._waiting.values()]
+        agreed = [[size, root.hex()] for size, root in self._agreed]
+        replace_file(self._memory, json.dumps({"waiting": waiting, "agreed": agreed}).encode())
+
+    def _remember(self) -> None:
+        """What the file has; one that is damaged has nothing, and the peers will say it again."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            document = json.loads(self._memory.read_bytes())
+            agreed = [(int(size), bytes.fromhex(root)) for size, root in document["agreed"]]
+            waiting = [
+                Heard(str(peer), int(size), bytes.fromhex(root)) for peer, size, root in document["waiting"]
+            ]
+            self._agreed.update(dict.fromkeys(agreed[-MAX_AGREED:]))
+            for heard in waiting:
+                self.hear(heard)
 
     def _agree(self, heard: Heard) -> None:
         self._agreed[heard.size, heard.root] = None

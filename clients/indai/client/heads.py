@@ -25,6 +25,7 @@ from indai.protocol.note import Verifier, parse_note, parse_vkey
 
 MAX_SKEW_MS = 120_000
 MAX_SEEN = 256
+MAX_STORED = 64  # heads in the file: what peers said of them is compared after a restart too
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,6 @@ class HeadKeeper:
         self._seen: OrderedDict[int, Head] = OrderedDict()
         self.retired: tuple[Retired, ...] = ()
         self.kept: Head | None = self._load()
-        if self.kept is not None:
-            self._seen[self.kept.size] = self.kept
 
     @property
     def size(self) -> int:
@@ -169,7 +168,9 @@ class HeadKeeper:
         return SplitView(reason, message, one.note, other.note, hint=where)
 
     def _document(self, head: Head) -> bytes:
-        document: dict[str, object] = {"network": self.policy.network, "heads": [head.note.decode("utf-8")]}
+        others = [seen for size, seen in self._seen.items() if size != head.size]
+        notes = [one.note.decode("utf-8") for one in (head, *reversed(others[-MAX_STORED:]))]
+        document: dict[str, object] = {"network": self.policy.network, "heads": notes}
         if self.retired:
             document["log"] = self.policy.log.vkey
             document["retired"] = [[one.log.vkey, one.note.decode("utf-8")] for one in self.retired]
@@ -180,7 +181,8 @@ class HeadKeeper:
             return None
         try:
             document = json.loads(self._path.read_bytes())
-            network, note = document["network"], document["heads"][0].encode("utf-8")
+            network, notes = document["network"], [text.encode("utf-8") for text in document["heads"]]
+            note = notes[0]
             log = parse_vkey(document["log"]) if "log" in document else None
             retired = [(parse_vkey(vkey), text.encode("utf-8")) for vkey, text in document.get("retired", ())]
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, IndaiError) as error:
@@ -197,10 +199,19 @@ class HeadKeeper:
             self.retired = tuple(
                 Retired(key, text, open_checkpoint(text, key)[0].size) for key, text in retired
             )
+            for seen in (self._opened(text) for text in (*reversed(notes[1:]), note)):
+                self._seen[seen.size] = seen
         except IndaiError as error:
             raise self._unusable("does not verify") from error
         self._stored_size = head.size
         return head
+
+    def _opened(self, note: bytes) -> Head:
+        """A head of the file, under the key that the log had then."""
+        signed = {(one.name, one.key_hash) for one in parse_note(note)[1]}
+        keys = (self.policy.log, self.policy.first, *(one.log for one in self.retired))
+        log = next((key for key in keys if (key.name, key.key_hash) in signed), self.policy.log)
+        return self.policy.with_log(log).open(note)
 
     def _unusable(self, why: str) -> InvalidInput:
         return InvalidInput(

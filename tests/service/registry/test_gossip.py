@@ -161,6 +161,46 @@ async def test_claims_are_looked_into_one_by_one_with_a_pause_between(
     await gossip.close()
 
 
+async def test_what_was_heard_and_not_looked_into_is_looked_into_after_a_restart(
+    log: Any, peers: Peers, tmp_path: Path, make_database: Any, start_registry: Any
+) -> None:
+    fork = await fork_of(make_database, start_registry, 5)
+    heard = await head_of(fork)
+    gossip = await gossip_of(log, peers, tmp_path)
+    gossip.start()
+    gossip.hear(Heard("ind.ai/mallory", 5, bytes(32)))
+    gossip.hear(heard)
+    while not peers.asked:
+        await asyncio.sleep(0)
+    await gossip.close()
+    peers.notes["ind.ai/bob"] = (await fork.registry.view()).note
+    again = await gossip_of(log, peers, tmp_path)
+    again.start()
+    for _ in range(2):
+        peers.paused.release()
+    while not peers.found:
+        await asyncio.sleep(0)
+    assert peers.found[0].is_proof
+    await again.close()
+    # A damaged file costs nothing but what was in it.
+    (tmp_path / "gossip.json").write_bytes(b"{")
+    last = await gossip_of(log, peers, tmp_path)
+    last.start()
+    await last.close()
+
+
+async def test_a_restarted_client_still_has_the_heads_it_has_named(log: Any, tmp_path: Path) -> None:
+    resolver = log.resolver(tmp_path / "head")
+    sizes = []
+    for number in range(3):
+        await log.submit(log.claim(f"ind.ai/more-{number}"))
+        sizes.append((await resolver.tail()).size)
+    again = log.resolver(tmp_path / "head")
+    known = [again.head_at(size) for size in sizes]
+    assert [one and one.root for one in known] == [resolver.head_at(size).root for size in sizes]
+    assert again.head == resolver.head
+
+
 @pytest.mark.rule("FRD-01")
 async def test_only_two_notes_of_the_log_that_exclude_each_other_are_evidence(
     log: Any, make_database: Any, start_registry: Any
