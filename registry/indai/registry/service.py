@@ -40,6 +40,7 @@ REISSUE_MS = 10_000  # a head's time is whole seconds, and nobody may see one of
 RETRY_MS = 2_000  # after a head could not be signed again
 MAX_WAITING = 1_024
 MAX_LOOKALIKES = 3
+MAX_PROVED = 20_000  # proofs in memory while the log stands still, about 1 kB each
 ATTEMPTS = 20
 
 _log = logging.getLogger(__name__)
@@ -89,6 +90,7 @@ class Registry:
         self._store = Store(writer.log)
         self._memory = Memory()
         self._view: View | None = None
+        self._proved: dict[str, tuple[Record | None, Proof]] = {}  # at the size of `_view`
         self._signing_rests_until = 0
         self._cosigners: Cosigners | None = None
         # One head is signed and cosigned at a time, and `_view` and `_memory` change together after it. Who
@@ -183,6 +185,8 @@ class Registry:
         key = map_key(handle)
         for _ in range(ATTEMPTS):
             view = self._current()
+            if handle in self._proved:
+                return Lookup(view, *self._proved[handle])
             record = await self._published_record(handle, view)
             tree = SparseMap(self._memory.published_tile)
             try:
@@ -192,6 +196,9 @@ class Registry:
                 continue
             # A head may have been signed while the record was read: then map and view are of different sizes.
             if root == view.map_root and self._current().size == view.size:
+                if len(self._proved) >= MAX_PROVED:
+                    self._proved.clear()
+                self._proved[handle] = (record, proof)
                 return Lookup(self._current(), record, proof)
             await self.publish(older_than=view)
         raise Unavailable(Reason.STALE_HEAD, "The registry is too busy to answer.", hint="try again")
@@ -279,7 +286,9 @@ class Registry:
             root, leaf, proof = view.map_root, view.last_leaf, view.last_leaf_proof
         else:
             root, leaf, proof = await self._last_leaf(size)
-        # No await between these two: a look-up sees both or neither.
+        # No await between these: a look-up sees all or none.
+        if view is None or view.size != size:
+            self._proved.clear()
         self._memory.publish(size)
         self._view = View(note, size, time_ms, root, leaf, proof)
         return self._view
