@@ -7,14 +7,17 @@ was seen twice in a row, since programs write in several steps. It becomes a row
 whatever happens meanwhile, and the row goes when the calendar says again what was agreed.
 
 What follows is the owner's setting: they are asked (`indai calendar changes`), the peer is told, or nothing.
-A deleted meeting is cancelled, a moved one rescheduled. When every meeting to come has vanished at once, or
-the file itself, the owner is asked whatever the setting: that is a lost calendar, not a wish.
+A deleted meeting is cancelled. A moved one goes back to the agreed time, which holds until the peer has
+agreed to another, and the peer is asked for that one. When most meetings to come have vanished at once, or
+the file itself, the owner is asked whatever the setting: that is a lost calendar, not a wish. So they are
+about what could not be told at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,12 +28,13 @@ from indai.node.calendar.busy import CalendarEvent
 from indai.node.meet_settings import OnChange, Tastes
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError, NotFound, Reason, Refused
-from indai.protocol.messages import EventKind
+from indai.protocol.messages import EventKind, MeetWish, Window
 from indai.protocol.party_state import OwnerActs
 
 POLL_S = 5.0
 SERVER_MS = 60_000  # how often a server is asked without a reason
 DAY_MS = 86_400_000
+MINUTE_MS = 60_000
 AHEAD_MS = 366 * DAY_MS
 MAX_MEETINGS = 1_000  # of one owner, the soonest
 CHUNK = 64  # owners looked at at once
@@ -82,12 +86,13 @@ class Change:
 
 GONE = (0, 0)
 Act = Callable[[str, bytes, OwnerActs], Awaitable[None]]
-Reschedule = Callable[[str, bytes, int, int], Awaitable[None]]
+# As `Engine.start`: owner, peer, wish, request id, mid of the commitment whose place the new one takes.
+Reschedule = Callable[[str, str, MeetWish, str, bytes], Awaitable[object]]
 
 
 class CalendarChanges:
-    """Watches, remembers, and carries out the owner's word. `act` is `Engine.act`; `reschedule` asks the peer
-    of an agreed thread for another time (start and end, ms), and is None where that can't be done."""
+    """Watches, remembers, and carries out the owner's word. `act` is `Engine.act`; `reschedule` begins the
+    negotiation of a commitment in another one's place, and is None where that can't be done."""
 
     def __init__(
         self,
@@ -191,7 +196,8 @@ class CalendarChanges:
         }
         self._suspects[owner] = seen
         await self._drop(owner, seen)
-        lost = len(meetings) > 1 and all(seen.get(meeting.thread) == GONE for meeting in meetings)
+        gone = sum(now == GONE for now in seen.values())
+        lost = gone > 1 and 2 * gone > len(meetings)
         lost = lost or (None in version and self._agents.get(owner).target is None)
         for thread, now in settled.items():
             await self._notice(owner, Change(found[thread][0], now, self._clock()), ask=lost)
@@ -255,7 +261,10 @@ class CalendarChanges:
                     f"{change.meeting.title} with {change.meeting.peer} was {did} your calendar.",
                 )
         if new and wish is OnChange.TELL and not ask:
-            await self._tell(owner, change)
+            try:
+                await self._tell(owner, change)
+            except IndaiError as error:  # it waits for the owner's word
+                log.warning("change not told", owner=owner, reason=error.reason.name, error=error.message)
 
     async def _drop(self, owner: str, seen: Mapping[bytes, tuple[int, int]]) -> None:
         """Rows that say no longer what the calendar says."""
@@ -296,9 +305,7 @@ class CalendarChanges:
             )
         if tell:
             return await self._tell(owner, found[0])
-        meeting = found[0].meeting
-        kept = replace(meeting.event, sequence=max(1, meeting.event.sequence))
-        await self._agents.get(owner).calendar.put_many([kept])
+        await self._put_back(owner, found[0].meeting)
         await self._close(owner, thread, "kept")
         return "What was agreed stands, and is in your calendar again."
 
@@ -306,28 +313,39 @@ class CalendarChanges:
         """Cancel what was deleted, ask to move what was moved; the row is done when that is on its way."""
         meeting = change.meeting
         if change.deleted:
-            await self.deleted(owner, meeting.thread)
+            await self.deleted(owner, meeting)
             words = f"{meeting.peer} is told that the meeting is cancelled."
         else:
-            await self.moved(owner, meeting.thread, *change.now)
-            words = f"{meeting.peer} is asked for the new time."
+            await self.moved(owner, meeting, *change.now)
+            words = f"{meeting.peer} is asked for the new time; until they agree, the old one stands."
         await self._close(owner, meeting.thread, "done")
         return words
 
-    async def deleted(self, owner: str, thread: bytes) -> None:
+    async def deleted(self, owner: str, meeting: Meeting) -> None:
         """The owner deleted an agreed meeting: call it off."""
         said = OwnerActs(EventKind.CANCEL, "CALENDAR", "It was taken out of the calendar.")
-        await self._act(owner, thread, said)
+        await self._act(owner, meeting.thread, said)
 
-    async def moved(self, owner: str, thread: bytes, start_ms: int, end_ms: int) -> None:
-        """The owner moved an agreed meeting: ask the other side for that time."""
+    async def moved(self, owner: str, meeting: Meeting, start_ms: int, end_ms: int) -> None:
+        """The owner moved an agreed meeting to [start_ms, end_ms): ask the other side for that time."""
         if self._reschedule is None:
             raise Refused(
                 Reason.UNSUPPORTED,
                 "This node can't ask for another time yet.",
                 hint="cancel it and meet anew, or keep what was agreed: indai calendar changes --keep",
             )
-        await self._reschedule(owner, thread, start_ms, end_ms)
+        minutes = (end_ms - start_ms) // MINUTE_MS
+        window = Window(start_ms, start_ms + minutes * MINUTE_MS)
+        wish = MeetWish(meeting.title, minutes, (window,), meeting.event.location)
+        wish.check()
+        await self._put_back(owner, meeting)
+        request = uuid.uuid5(uuid.UUID(bytes=meeting.thread), f"moved {start_ms} {end_ms}")
+        await self._reschedule(owner, meeting.peer, wish, str(request), meeting.mid)
+
+    async def _put_back(self, owner: str, meeting: Meeting) -> None:
+        """What was agreed stands in the calendar again, over whatever its owner made of it."""
+        kept = replace(meeting.event, sequence=max(1, meeting.event.sequence))
+        await self._agents.get(owner).calendar.put_many([kept])
 
     async def _close(self, owner: str, thread: bytes, state: str) -> None:
         async with self._store.scope(owner) as connection:
