@@ -26,6 +26,7 @@ SECTIONS = {
         "meet": "indai.cli.meet:meet",
         "threads": "indai.cli.threads:threads",
         "commitments": "indai.cli.commitments:commitments",
+        "reschedule": "indai.cli.reschedule:reschedule",
         "cancel": "indai.cli.commitments:cancel",
         "fulfil": "indai.cli.commitments:fulfil",
         "dispute": "indai.cli.commitments:dispute",

@@ -16,6 +16,7 @@ import structlog
 from indai.client.resolver import Resolver
 from indai.ledger.entries import Entry
 from indai.ledger.vault import Vault
+from indai.node import succession
 from indai.node.agents import Agents
 from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
@@ -27,7 +28,7 @@ from indai.node.host import Host
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outgoing
-from indai.node.store import Key, Row, Store, hexed
+from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.leaf import LeafKind
@@ -39,6 +40,7 @@ from indai.protocol.party_state import (
     OwnerWithdraws,
     Phase,
     Side,
+    Succeeded,
     Tick,
 )
 
@@ -171,15 +173,15 @@ class Batch:
             owners, list(dict.fromkeys(threads)), busy, self._context.clock() - 2 * DAY_MS
         )
         self._context.clock.read(loaded.clock_ms)
-        for key, (row, commitment) in loaded.threads.items():
-            if row["erased_ms"] is not None:
-                self._erased.add(key)
-                continue
-            self._loaded_threads[key] = ThreadState(_columns(row), Side.from_json(row["side"]), commitment)
+        self._keep(loaded)
         self.reserved.update(loaded.reserved)
         self.crowds.update({owner: Crowd() for owner in busy})
         for owner, peer, is_open, asked in await store.crowds(busy) if busy else ():
             self.crowds[owner].open[peer], self.crowds[owner].asked[peer] = is_open, asked
+
+    def _keep(self, loaded: Loaded) -> None:
+        self._loaded_threads |= states_of(loaded)
+        self._erased |= loaded.threads.keys() - self._loaded_threads.keys()
 
     async def take(self, item: Item) -> None:
         """Decide one item; what it changes is kept only if it succeeds."""
@@ -228,7 +230,7 @@ class Batch:
         if self._state(item.owner, item.thread) is not None:
             draft = self._draft(item.owner, item.thread)
             await self._conversation(draft, draft.thread.columns["peer"]).run(event)
-            self._merge(draft)
+            await self._finish(draft)
 
     async def _deliver(self, inbound: Inbound) -> list[bytes]:
         message = inbound.message
@@ -244,13 +246,15 @@ class Batch:
         # An acceptance has the offer's times, and how late it may be the offerer decides.
         if message.move is not Move.ACCEPT:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
+        if state is None and message.supersedes:
+            succession.check(await self._agreed(inbound.owner, message.supersedes), message)
         draft = self._draft(inbound.owner, message.thread)
         await self._receive(draft, inbound)
         if state is None or state.side.thread is None or draft.thread.side.phase is Phase.ASKING_OWNER:
             crowd = self._crowd(inbound.owner).copy()
             crowd.move(state, draft.thread)
             crowd.check(inbound.peer)
-        self._merge(draft)
+        await self._finish(draft)
         return draft.replies
 
     async def _replies(self, owner: str, message: Message) -> list[bytes]:
@@ -320,8 +324,9 @@ class Batch:
         await self._context.host.check_hands(item.owner, peer.chain)
         draft = self._draft(item.owner, item.thread)
         conversation = self._conversation(draft, item.peer, request_id=item.request_id)
-        await conversation.run(OwnerStarts(item.wish, item.thread, own.subject_id, peer.subject_id))
-        self._merge(draft)
+        started = OwnerStarts(item.wish, item.thread, own.subject_id, peer.subject_id, item.supersedes)
+        await conversation.run(started)
+        await self._finish(draft)
 
     async def _approval(self, item: Approval) -> Refused | None:
         if self._state(item.owner, item.thread) is None:
@@ -338,8 +343,33 @@ class Batch:
         draft.journal("approval", state.upper(), f"You {state} this.")
         conversation = self._conversation(draft, draft.thread.columns["peer"])
         await conversation.run(OwnerAnswers(item.approved))
-        self._merge(draft)
+        await self._finish(draft)
         return None
+
+    async def _finish(self, draft: Draft) -> None:
+        """Keep what an item has changed; what was agreed in another's place ends that one in this batch."""
+        if draft.succeeded is None:
+            self._merge(draft)
+            return
+        before, (old_mid, new_mid) = self._mark(), draft.succeeded
+        old = await self._agreed(draft.owner, old_mid)
+        self._merge(draft)
+        if old is None or old.side.life is None:
+            return
+        try:
+            ending = self._draft(*old.key)
+            await self._conversation(ending, old.columns["peer"]).run(Succeeded(new_mid))
+        except Exception:
+            self._return_to(before)
+            raise
+        self._merge(ending)
+
+    async def _agreed(self, owner: str, mid: bytes) -> ThreadState | None:
+        """The owner's thread with this commitment, read if memory lacks it; None once it is erased."""
+        key = await succession.find(self._context.store, owner, mid)
+        if self._state(*key) is None:
+            self._keep(await self._context.store.load([owner], [key], [], self._context.clock()))
+        return self._state(*key)
 
     def _conversation(
         self, draft: Draft, peer: str, cause: Cause | None = None, request_id: str | None = None
@@ -439,6 +469,15 @@ def _begins(item: Item) -> bool:
     if isinstance(item, Start):
         return True
     return isinstance(item, Deliver) and not item.inbound.message.in_reply_to and not item.retried
+
+
+def states_of(loaded: Loaded) -> dict[Key, ThreadState]:
+    """The threads that were read, but for those that are erased."""
+    return {
+        key: ThreadState(_columns(row), Side.from_json(row["side"]), commitment)
+        for key, (row, commitment) in loaded.threads.items()
+        if row["erased_ms"] is None
+    }
 
 
 def _columns(row: Row) -> Row:

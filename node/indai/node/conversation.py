@@ -363,6 +363,9 @@ class Conversation:
             raise RuntimeError("there is nothing to commit")
         entry = prepare(self._draft.owner, mid, LeafKind.COMMITMENT, signed, self._draft.now_ms)
         self._draft.set(ledger_index=self._draft.record(entry))
+        agreed = self._draft.thread.side.thread
+        if agreed is not None and agreed.supersedes:
+            self._draft.succeeded = (agreed.supersedes, mid)
 
     def _release(self) -> None:
         draft = self._draft

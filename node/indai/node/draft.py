@@ -93,6 +93,8 @@ class Draft:
     resends: bool = False  # a stored message of ours is to be sent once more
     replies: list[bytes] = field(default_factory=list)
     effects: list[CalendarWrite] = field(default_factory=list)
+    # (mid of the commitment whose place was taken, mid of the one that now stands)
+    succeeded: tuple[bytes, bytes] | None = None
 
     def add(self, section: str, **row: Any) -> None:
         """One row for the owner of this draft; bytes become text that Postgres reads as bytea."""

@@ -22,7 +22,7 @@ from typing import Any
 import asyncpg
 import structlog
 from indai.node import faults
-from indai.node.batch import Batch, Context
+from indai.node.batch import Batch, Context, states_of
 from indai.node.crowd import Crowd
 from indai.node.draft import Reserved, ThreadState
 from indai.node.effects import Effects
@@ -81,14 +81,21 @@ class Engine:
         )
         return result
 
-    async def start(self, owner: str, peer: str, wish: MeetWish, request_id: str) -> bytes:
-        """Begin a negotiation; its thread id, also when the request was made before."""
+    async def start(
+        self, owner: str, peer: str, wish: MeetWish, request_id: str, supersedes: bytes = b""
+    ) -> bytes:
+        """Begin a negotiation; its thread id, also when the request was made before.
+
+        `supersedes`: mid of the commitment whose place the new one is to take.
+        """
         known = self._requests.get((owner, request_id))
         if known is not None:
             return known
         await self._look(owner)
         # The table refuses a request that was made before; only then is it looked up.
-        item = Start(owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id)
+        item = Start(
+            owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id, supersedes=supersedes
+        )
         try:
             await self._submit(item)
         except IndaiError as error:
@@ -106,6 +113,14 @@ class Engine:
     def seen(self, owner: str, thread: bytes) -> ThreadState | None:
         """The thread as it was last committed, if memory has it."""
         return self._threads.get((owner, thread))
+
+    async def state(self, owner: str, thread: bytes) -> ThreadState | None:
+        """The thread from memory, else from the tables; None once it is erased."""
+        known = self.seen(owner, thread)
+        if known is not None:
+            return known
+        loaded = await self._store.load([owner], [(owner, thread)], [], self._context.clock())
+        return next(iter(states_of(loaded).values()), None)
 
     async def answer(self, owner: str, thread: bytes, action_hash: bytes, approved: bool) -> None:
         """The owner's word on a question."""

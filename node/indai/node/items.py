@@ -59,6 +59,7 @@ class Start(Item):
     peer: str = field(kw_only=True)
     wish: MeetWish = field(kw_only=True)
     request_id: str = field(kw_only=True)
+    supersedes: bytes = field(default=b"", kw_only=True)  # mid of the commitment whose place this is to take
 
 
 @dataclass(slots=True, eq=False)

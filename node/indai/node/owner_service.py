@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import asyncpg
-from indai.node import views
+from indai.node import succession, views
 from indai.node.agents import Agents
 from indai.node.auth import caller
 from indai.node.effects import Effects
@@ -290,6 +290,23 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         """Call it off, or ask for that."""
         thread = await self._act(caller(context).owner, request, EventKind.CANCEL)
         return owner_pb2.CancelCommitmentResponse(thread=thread)
+
+    async def RescheduleCommitment(
+        self, request: owner_pb2.RescheduleCommitmentRequest, context: Any
+    ) -> owner_pb2.RescheduleCommitmentResponse:
+        """A meeting in this one's place, at another time."""
+        owner = caller(context).owner
+        request_id = _uuid(request.request_id)
+        if again := await self._store.thread_of_request(owner, request_id):
+            return owner_pb2.RescheduleCommitmentResponse(thread=await self._thread(owner, again))
+        thread = await self._find(owner, request.thread_id)
+        window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
+        state = await self._engine.state(owner, thread)
+        mid, wish = succession.moved(state, window, request.duration_minutes)
+        wish.check()
+        peer = state.columns["peer"] if state else ""
+        new = await self._engine.start(owner, peer, wish, request_id, supersedes=mid)
+        return owner_pb2.RescheduleCommitmentResponse(thread=await self._thread(owner, new))
 
     async def FulfilCommitment(
         self, request: owner_pb2.FulfilCommitmentRequest, context: Any

@@ -145,6 +145,17 @@ class Store:
             size: int = await self._pool.fetchval("SELECT size FROM tlog.head WHERE log = $1", self._log)
         return size
 
+    async def thread_of_commitment(self, owner: str, mid: bytes) -> bytes | None:
+        """The thread in which the owner's commitment was agreed, if there is one."""
+        async with self.scope(owner) as connection:
+            thread: bytes | None = await connection.fetchval(
+                "SELECT m.thread FROM node.messages m JOIN node.threads t USING (owner, thread)"
+                " WHERE m.owner = $1 AND m.mid = $2 AND t.mid = $2 AND t.phase = 'COMMITTED' LIMIT 1",
+                owner,
+                mid,
+            )
+        return thread
+
     async def thread_of_request(self, owner: str, request_id: str) -> bytes | None:
         """The thread that a repeated request began."""
         async with self.scope(owner) as connection:

@@ -87,11 +87,16 @@ def act(side: Side, wanted: OwnerActs, now_ms: int) -> Next:
 
 
 def succeeded(side: Side, mid: bytes) -> Next:
-    """Another commitment of the same parties stands and names this one; the first party says so at once."""
+    """Another commitment of the same parties stands and names this one: its slot is given back in the same
+    transaction, on either side, and the first party says so at once.
+    """
     history = named_by(_life(side), mid)
     side = replace(side, life=history)
-    if history.state not in (State.COMMITTED, State.OVERDUE) or history.sequencer != side.owner:
+    if history.state not in (State.COMMITTED, State.OVERDUE):
         return side, ()
+    if history.sequencer != side.owner:
+        terms = _terms(side)
+        return side, (Unbook(terms), Undo(terms), Tell(_say(side, _HAPPENED[EventKind.SUPERSEDE])))
     seq = len(history.chain) + 1
     return _send(side, EventBody(history.deed.mid, EventKind.SUPERSEDE, seq, history.last, superseded_by=mid))
 
@@ -207,6 +212,8 @@ def _consequences(side: Side, event: Message) -> tuple[Effect, ...]:
     kind = body_of(event).kind
     told = Tell(_say(side, _HAPPENED[kind]))
     unpaid = kind is EventKind.EXPIRE and _life(side).deed.pending_minor
+    if kind is EventKind.SUPERSEDE and event.sender != side.owner:
+        return (told,)  # its slot was given back when the successor was agreed
     if kind in (EventKind.CANCEL, EventKind.SUPERSEDE, EventKind.VOID) or unpaid:
         terms = _terms(side)
         return Unbook(terms), Undo(terms), told
@@ -242,7 +249,8 @@ def _may_alone(side: Side, kind: EventKind, now_ms: int) -> bool:
 
 def _to_remind(side: Side) -> bool:
     history = _life(side)
-    return bool(history.deed.begins_ms) and not side.reminded and not history.state.ended
+    goes_on = not history.state.ended and not history.successors
+    return bool(history.deed.begins_ms) and not side.reminded and goes_on
 
 
 def _life(side: Side) -> History:

@@ -392,6 +392,11 @@ _RULES = (
         "Owners are reminded once, before the start; past due and a day of grace it is OVERDUE.",
         _LIFE,
     ),
+    Rule(
+        "LIF-24",
+        "What takes another's place is recorded in the transaction that gives the other's slot back.",
+        _LIFE,
+    ),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _RULES}

@@ -1643,3 +1643,69 @@ class GetReceiptResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetReceiptResponse: _TypeAlias = GetReceiptResponse  # noqa: Y015
+
+@_typing.final
+class RescheduleCommitmentRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    DURATION_MINUTES_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key, UUID text."""
+    thread_id: _builtins.str
+    """The thread of the meeting that stands: hex of its id, or an unambiguous prefix of at least 6 characters."""
+    duration_minutes: _builtins.int
+    """New length in minutes; 0 for the same."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Earliest start."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Latest end."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        thread_id: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        duration_minutes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "end_time", b"end_time", "request_id", b"request_id", "start_time", b"start_time", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RescheduleCommitmentRequest: _TypeAlias = RescheduleCommitmentRequest  # noqa: Y015
+
+@_typing.final
+class RescheduleCommitmentResponse(_message.Message):
+    """What was asked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def thread(self) -> Global___Thread:
+        """The new thread, as it stands after the first exchange."""
+
+    def __init__(
+        self,
+        *,
+        thread: Global___Thread | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RescheduleCommitmentResponse: _TypeAlias = RescheduleCommitmentResponse  # noqa: Y015

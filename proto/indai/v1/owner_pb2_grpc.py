@@ -95,6 +95,11 @@ class OwnerServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentResponse.FromString,
                 _registered_method=True)
+        self.RescheduleCommitment = channel.unary_unary(
+                '/indai.v1.OwnerService/RescheduleCommitment',
+                request_serializer=indai_dot_v1_dot_owner__pb2.RescheduleCommitmentRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.RescheduleCommitmentResponse.FromString,
+                _registered_method=True)
         self.FulfilCommitment = channel.unary_unary(
                 '/indai.v1.OwnerService/FulfilCommitment',
                 request_serializer=indai_dot_v1_dot_owner__pb2.FulfilCommitmentRequest.SerializeToString,
@@ -210,6 +215,14 @@ class OwnerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RescheduleCommitment(self, request, context):
+        """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
+        agreed, and if it is not, this one stands.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FulfilCommitment(self, request, context):
         """Says that a commitment was kept.
         """
@@ -308,6 +321,11 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     servicer.CancelCommitment,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.CancelCommitmentResponse.SerializeToString,
+            ),
+            'RescheduleCommitment': grpc.unary_unary_rpc_method_handler(
+                    servicer.RescheduleCommitment,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.RescheduleCommitmentRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.RescheduleCommitmentResponse.SerializeToString,
             ),
             'FulfilCommitment': grpc.unary_unary_rpc_method_handler(
                     servicer.FulfilCommitment,
@@ -660,6 +678,33 @@ class OwnerService:
             '/indai.v1.OwnerService/CancelCommitment',
             indai_dot_v1_dot_owner__pb2.CancelCommitmentRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.CancelCommitmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RescheduleCommitment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/RescheduleCommitment',
+            indai_dot_v1_dot_owner__pb2.RescheduleCommitmentRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.RescheduleCommitmentResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,10 @@ class OwnerServiceStub:
     """What was agreed, whatever became of it; the latest due time first."""
     CancelCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.CancelCommitmentRequest, _owner_pb2.CancelCommitmentResponse]
     """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
+    RescheduleCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.RescheduleCommitmentRequest, _owner_pb2.RescheduleCommitmentResponse]
+    """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
+    agreed, and if it is not, this one stands.
+    """
     FulfilCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.FulfilCommitmentRequest, _owner_pb2.FulfilCommitmentResponse]
     """Says that a commitment was kept."""
     DisputeCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.DisputeCommitmentRequest, _owner_pb2.DisputeCommitmentResponse]
@@ -99,6 +103,10 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     """What was agreed, whatever became of it; the latest due time first."""
     CancelCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.CancelCommitmentRequest, _owner_pb2.CancelCommitmentResponse]  # type: ignore[assignment]
     """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
+    RescheduleCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.RescheduleCommitmentRequest, _owner_pb2.RescheduleCommitmentResponse]  # type: ignore[assignment]
+    """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
+    agreed, and if it is not, this one stands.
+    """
     FulfilCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.FulfilCommitmentRequest, _owner_pb2.FulfilCommitmentResponse]  # type: ignore[assignment]
     """Says that a commitment was kept."""
     DisputeCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.DisputeCommitmentRequest, _owner_pb2.DisputeCommitmentResponse]  # type: ignore[assignment]
@@ -210,6 +218,16 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.CancelCommitmentResponse, _abc.Awaitable[_owner_pb2.CancelCommitmentResponse]]:
         """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
+
+    @_abc_1.abstractmethod
+    def RescheduleCommitment(
+        self,
+        request: _owner_pb2.RescheduleCommitmentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.RescheduleCommitmentResponse, _abc.Awaitable[_owner_pb2.RescheduleCommitmentResponse]]:
+        """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
+        agreed, and if it is not, this one stands.
+        """
 
     @_abc_1.abstractmethod
     def FulfilCommitment(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from google.protobuf.message import Message
-from indai.client.audit.facts import Decided, Erased, Happened, Held, Ledger
+from indai.client.audit.facts import Decided, Erased, Happened, Held, Ledger, Successor
 from indai.client.audit.findings import Findings
 from indai.client.audit.policies import PolicyReplay
 from indai.client.audit.report import Place, Severity
@@ -118,6 +118,11 @@ class ContentReader:
         if key in self._ledger.held:
             self._twice(record.owner, place, self._ledger.held[key].place, record.mid)
             return
+        if commitment.supersedes and len(envelope.signatures) == len(commitment.parties):
+            parties = frozenset(party.subject_id for party in commitment.parties)
+            self._ledger.successors.setdefault(commitment.supersedes, set()).add(
+                Successor(envelope.mid, parties)
+            )
         self._ledger.held[key] = Held(record.owner, envelope.mid, place, leaf.time_ms, record.envelope)
 
     def _happen(self, envelope: Envelope, leaf: LedgerLeaf, record: OpenLeafLine, place: Place) -> None:

@@ -77,6 +77,14 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Successor:
+    """A commitment that all its parties (subjects) have signed and that names the one it replaces."""
+
+    mid: bytes
+    parties: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """One exported ledger. `kinds` and `times` are those of every leaf, opened or not."""
 
@@ -91,6 +99,7 @@ class Ledger:
     closed: set[int] = field(default_factory=set)
     erased: dict[int, Erased] = field(default_factory=dict)
     erasures: dict[tuple[str, bytes], int] = field(default_factory=dict)  # of deeds: where each was
+    successors: dict[bytes, set[Successor]] = field(default_factory=dict)  # by mid of what they replace
 
     def absorb(self, part: Ledger, twice: Callable[[str, Place, Place, bytes], None]) -> None:
         """Add the next leaves; `twice(owner, place, first place, mid)` hears of what was there already."""
@@ -104,6 +113,8 @@ class Ledger:
         self.erased.update(part.erased)
         for deed, index in part.erasures.items():
             self.erasures.setdefault(deed, index)
+        for mid, successors in part.successors.items():
+            self.successors.setdefault(mid, set()).update(successors)
 
     def shows(self, owner: str) -> bool:
         """Whether the export is meant to show this owner's contents."""

@@ -17,7 +17,7 @@ from indai.client.audit.twowords import TwoWords
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import MAX_SKEW_MS
-from indai.protocol.lifecycle import History, apply, body_of, committed, deed_of
+from indai.protocol.lifecycle import History, apply, body_of, committed, deed_of, named_by
 from indai.protocol.messages import END_OF_TIME_MS, Message, Terms
 from indai.protocol.wire import strict_parse
 from indai.v1 import negotiation_pb2
@@ -55,6 +55,7 @@ class Lives:
         self, ledgers: Sequence[Ledger], transcripts: Transcripts, signatures: SignatureCheck
     ) -> None:
         self._signatures = signatures
+        self._ledgers = ledgers
         self._said: dict[bytes, dict[bytes, Happened]] = {}
         recorded = [one for ledger in ledgers for one in ledger.events.values()]
         for one in (*recorded, *transcripts.events):
@@ -69,7 +70,12 @@ class Lives:
         deed = deed_of(offer.mid, offer.parties or (offer.sender, offer.recipient), offer.body)
         flaws: list[Flaw] = []
         counted = [one for one in said.values() if self._signed(one, flaws)]
-        history, broken = _replay(committed(deed), counted)
+        begun = committed(deed)
+        for ledger in self._ledgers:
+            for successor in ledger.successors.get(offer.mid, ()):
+                if successor.parties == set(deed.parties):
+                    begun = named_by(begun, successor.mid)
+        history, broken = _replay(begun, counted)
         flaws += broken
         for holder in holders:
             flaws += _recorded(history, holder)

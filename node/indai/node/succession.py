@@ -1,0 +1,46 @@
+"""A commitment that takes another one's place: which one that is, and whether it may."""
+
+from __future__ import annotations
+
+from indai.node.draft import ThreadState
+from indai.node.store import Key, Store
+from indai.protocol.errors import NotFound, ProtocolError, Reason, Refused
+from indai.protocol.lifecycle import check_successor
+from indai.protocol.messages import MeetTerms, MeetWish, Message, Window
+
+
+async def find(store: Store, owner: str, mid: bytes) -> Key:
+    """The thread in which the owner's commitment was agreed; raises ProtocolError with LIF-16."""
+    thread = await store.thread_of_commitment(owner, mid)
+    if thread is None:
+        raise _none()
+    return owner, thread
+
+
+def check(old: ThreadState | None, message: Message) -> None:
+    """Whether a peer's first message may name what this thread has agreed; raises ProtocolError."""
+    side = old.side if old else None
+    if side is None or side.life is None or side.thread is None or side.thread.offer is None:
+        raise _none()
+    check_successor(side.thread.offer, message)
+    if side.life.state.ended:
+        what = f"What it is to take the place of is {side.life.state.value.lower()} already."
+        raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-05")
+
+
+def moved(old: ThreadState | None, window: Window, minutes: int) -> tuple[bytes, MeetWish]:
+    """(mid of the meeting that stands, the wish for another time); its own length where `minutes` is 0."""
+    side = old.side if old else None
+    if side is None or side.life is None or not isinstance(side.terms, MeetTerms):
+        raise NotFound(Reason.NOT_FOUND, "There is no meeting in this thread.", hint="indai commitments")
+    if side.life.state.ended:
+        what = f"The meeting is {side.life.state.value.lower()} already."
+        raise Refused(Reason.THREAD_CLOSED, what, hint="ask for a new one: indai meet")
+    terms = side.terms
+    length = minutes or (terms.end_ms - terms.start_ms) // 60_000
+    return side.life.deed.mid, MeetWish(terms.title, length, (window,), terms.place)
+
+
+def _none() -> ProtocolError:
+    what = "There is no such commitment to take the place of."
+    return ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-16")

@@ -1,0 +1,103 @@
+"""A meeting is moved: one commitment takes another one's place, on both sides, in one transaction each."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from indai.protocol.errors import IndaiError, Reason
+from indai.v1 import negotiation_pb2, owner_pb2
+
+from tests.service.node.conftest import Pair
+from tests.service.node.lives import STANDS, audited, busy, events, seen, until
+from tests.service.node.test_meeting import COMMITTED, DAY, ask
+from tests.service.node.world import Owner, now_ms
+
+SUPERSEDED = owner_pb2.COMMITMENT_STATE_SUPERSEDED
+
+
+def move(
+    thread: owner_pb2.Thread, days: int = 21, request_id: str = "", minutes: int = 0
+) -> owner_pb2.RescheduleCommitmentRequest:
+    request = owner_pb2.RescheduleCommitmentRequest(
+        request_id=request_id or str(uuid.uuid4()), thread_id=thread.thread_id, duration_minutes=minutes
+    )
+    request.start_time.FromMilliseconds(now_ms() + days * DAY)
+    request.end_time.FromMilliseconds(now_ms() + (days + 9) * DAY)
+    return request
+
+
+async def moved(owner: Owner, thread: owner_pb2.Thread, days: int = 21, minutes: int = 0) -> owner_pb2.Thread:
+    new = (await owner.stub.RescheduleCommitment(move(thread, days, minutes=minutes))).thread
+    return await owner.rest(new.thread_id)
+
+
+@pytest.mark.rule("LIF-24")
+@pytest.mark.parametrize("who", ["alice", "bob"])
+async def test_a_meeting_is_moved_and_its_old_time_is_free(pair: Pair, who: str) -> None:
+    old = await ask(pair, title=f"Moved by {who}")
+    owner = pair.alice if who == "alice" else pair.bob
+    new = await moved(owner, old)
+    assert (new.state, new.commitment_state, new.title) == (COMMITTED, STANDS, old.title)
+    assert new.start_time.ToMilliseconds() > old.end_time.ToMilliseconds()
+    for one, node in ((pair.alice, pair.a), (pair.bob, pair.b)):
+        await until(one, old.thread_id, lambda thread: thread.commitment_state == SUPERSEDED)
+        await until(one, new.thread_id, lambda _, node=node, one=one: busy(node, one, new))  # type: ignore[misc]
+        await until(one, old.thread_id, lambda _, node=node, one=one: not busy(node, one, old))  # type: ignore[misc]
+        assert (await seen(one, new.thread_id)).commitment_state == STANDS
+    (event,) = await events(pair.alice, old)
+    assert (event.kind, event.superseded_by.hex()) == (
+        negotiation_pb2.EVENT_KIND_SUPERSEDE,
+        new.commitment_mid,
+    )
+
+
+async def test_what_is_not_agreed_leaves_the_meeting_as_it_was(pair: Pair) -> None:
+    old = await ask(pair, title="Stays where it is")
+    refused = await moved(pair.alice, old, minutes=100)  # longer than bob's rules allow
+    assert refused.state == owner_pb2.THREAD_STATE_REJECTED
+    for one, node in ((pair.alice, pair.a), (pair.bob, pair.b)):
+        assert (await seen(one, old.thread_id)).commitment_state == STANDS
+        await until(one, old.thread_id, lambda _, node=node, one=one: busy(node, one, old))  # type: ignore[misc]
+
+
+async def test_moved_twice_each_takes_the_place_of_the_one_before(pair: Pair) -> None:
+    first = await ask(pair, title="Twice")
+    second = await moved(pair.alice, first)
+    third = await moved(pair.bob, second, days=32)
+    for one in (pair.alice, pair.bob):
+        for gone in (first, second):
+            await until(one, gone.thread_id, lambda thread: thread.commitment_state == SUPERSEDED)
+        assert (await seen(one, third.thread_id)).commitment_state == STANDS
+    with pytest.raises(IndaiError) as ended:
+        await pair.alice.stub.RescheduleCommitment(move(first))
+    assert ended.value.reason is Reason.THREAD_CLOSED
+
+
+async def test_a_request_made_again_moves_nothing_again(pair: Pair) -> None:
+    old, request_id = await ask(pair, title="Asked twice"), str(uuid.uuid4())
+    one = (await pair.alice.stub.RescheduleCommitment(move(old, request_id=request_id))).thread
+    await pair.alice.rest(one.thread_id)
+    await until(pair.alice, old.thread_id, lambda thread: thread.commitment_state == SUPERSEDED)
+    again = (await pair.alice.stub.RescheduleCommitment(move(old, request_id=request_id))).thread
+    assert again.thread_id == one.thread_id
+
+
+async def test_only_what_stands_is_moved(pair: Pair) -> None:
+    old = await ask(pair, title="Called off first")
+    await pair.bob.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=old.thread_id))
+    await until(
+        pair.alice, old.thread_id, lambda t: t.commitment_state == owner_pb2.COMMITMENT_STATE_CANCELLED
+    )
+    for thread in (old, await ask(pair, title="Denied", minutes=90)):
+        with pytest.raises(IndaiError) as refused:
+            await pair.alice.stub.RescheduleCommitment(move(thread))
+        assert refused.value.reason in (Reason.THREAD_CLOSED, Reason.NOT_FOUND)
+
+
+async def test_an_auditor_finds_both_valid(pair: Pair, tmp_path: Path) -> None:
+    report = await audited(pair, tmp_path)
+    assert [finding.to_json() for finding in report.findings] == []
+    assert {one.verdict.name for one in report.commitments} == {"VALID"}
+    assert sum(one.state == "SUPERSEDED" for one in report.commitments) >= 4
