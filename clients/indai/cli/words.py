@@ -111,6 +111,16 @@ def span(start_ms: int, end_ms: int, zone: ZoneInfo) -> str:
     return f"{moment(start_ms, zone)}-{until}"
 
 
+def parse_time(text: str, zone: str) -> int:
+    """Milliseconds since the epoch of `2026-12-01T10:00`, in the named zone unless it has an offset."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise wrong(f"{text!r} is no time.", "write it like 2026-12-01T10:00") from None
+    at = at if at.tzinfo else at.replace(tzinfo=ZoneInfo(zone))
+    return round(at.timestamp() * 1000)
+
+
 def length(text: str) -> int:
     """Minutes from `30m`, `1h30m` or `45`."""
     stripped = text.strip()

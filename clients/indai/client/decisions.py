@@ -34,6 +34,8 @@ from indai.protocol.errors import InvalidInput, Reason, Unavailable
 if TYPE_CHECKING:
     import cedarpy
 
+# A schema in which actions are members of groups: then a policy may match an action that it doesn't name.
+_GROUPS = re.compile(r'\baction\b[^{;]*\bin\b|"memberOf"')
 _POSITIONAL_ID = re.compile(r"\bpolicy(\d+)\b")
 
 
@@ -45,6 +47,7 @@ class Outcome(StrEnum):
     ASK = "ask"
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _RESTRICTIVENESS = {Outcome.PERMIT: 0, Outcome.ASK: 1, Outcome.REFUSE: 2}
 
 
@@ -131,7 +134,7 @@ def layer_of(values: Sequence[str]) -> Layer:
 
 def canonical_json(value: object) -> str:
     """JSON with sorted keys and no white space: equal values give equal texts."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _CANONICAL.encode(value)
 
 
 def evaluate(layers: Sequence[Layer], schema: str, request: str, entities: str) -> Evaluation:
@@ -154,16 +157,20 @@ def evaluate_many(
 def evaluate_parsed(
     layers: Sequence[Layer], schema: str, requests: Sequence[dict[str, Any] | None], entities: str
 ) -> list[Evaluation]:
-    """The same for requests that were made here; None stands for one that made no sense."""
+    """The same for requests that were made here; None stands for one that made no sense. A context may be
+    JSON text already.
+    """
     sets = _load(tuple(layers), schema)
     try:
         known = _entities(entities, schema)
     except ValueError as error:
         return [_failed(f"entities: {error}")] * len(requests)
-    answers = iter(
-        _engine().is_authorized_batch([one for one in requests if one], sets.policies, known, sets.schema)
-    )
-    return [_judge(sets, next(answers)) if request else _failed("malformed request") for request in requests]
+    return [
+        _judge(sets, _engine().is_authorized(one, sets.about(one["action"]["id"]), known, sets.schema))
+        if one
+        else _failed("malformed request")
+        for one in requests
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +185,20 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Sets:
-    """All layers as one parsed policy set: one engine call tells which rules of every set are satisfied."""
+    """All layers as one parsed policy set: one engine call tells which rules of every set are satisfied.
+
+    Policies that name other actions can't match a request: each action has a set without them.
+    """
 
     layers: tuple[Layer, ...]
     policies: cedarpy.PolicySet
     schema: cedarpy.Schema
     rules: tuple[_Rule, ...]  # by position: Cedar calls the n-th policy of a text `policy<n>`
+    by_action: Mapping[str, cedarpy.PolicySet]
+
+    def about(self, action: str) -> cedarpy.PolicySet:
+        """What can match the action; everything for one that no policy names."""
+        return self.by_action.get(action, self.policies)
 
 
 def _engine() -> (
@@ -207,16 +222,39 @@ def _load(layers: tuple[Layer, ...], schema: str) -> _Sets:
     try:
         rules = tuple(rule for layer in layers for rule in _rules_of(engine, layer))
         # One text in the same order, so that positions in `rules` are the engine's ids.
-        policies = engine.PolicySet.from_str(
-            "\n".join(text for layer in layers for text in (layer.grant, layer.ask, layer.advise))
-        )
+        text = "\n".join(text for layer in layers for text in (layer.grant, layer.ask, layer.advise))
+        policies = engine.PolicySet.from_str(text)
+        by_action = {} if _GROUPS.search(schema) else _by_action(engine, text)
         parsed_schema = engine.Schema.from_str(schema)
     except ValueError as error:
         raise InvalidInput(Reason.INVALID_POLICY, f"the compiled policy does not parse: {error}") from None
     ids = [rule.id for rule in rules]
     if len(set(ids)) != len(ids) or len(ids) != len(policies):
         raise InvalidInput(Reason.INVALID_POLICY, "two compiled rules have the same id")
-    return _Sets(layers, policies, parsed_schema, rules)
+    return _Sets(layers, policies, parsed_schema, rules, by_action)
+
+
+def _by_action(engine: Any, text: str) -> dict[str, Any]:
+    """The set of each action that some policy names, with the policies that name none; ids stay the same."""
+    parsed = json.loads(engine.policies_to_json_str(text))
+    named = {key: _actions(policy["action"]) for key, policy in parsed["staticPolicies"].items()}
+    found = {}
+    for action in {one for actions in named.values() if actions for one in actions}:
+        chosen = {
+            key: policy
+            for key, policy in parsed["staticPolicies"].items()
+            if named[key] is None or action in (named[key] or ())
+        }
+        found[action] = engine.PolicySet.from_json_str(json.dumps({**parsed, "staticPolicies": chosen}))
+    return found
+
+
+def _actions(scope: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The actions that a policy's scope names, None where it is open or has another form."""
+    entities = scope.get("entities") or [scope["entity"]] if scope.get("op") in ("==", "in") else []
+    if not entities or any(entity.get("type") != "Action" for entity in entities):
+        return None
+    return tuple(str(entity["id"]) for entity in entities)
 
 
 def _rules_of(engine: Any, layer: Layer) -> Iterable[_Rule]:

@@ -70,6 +70,13 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         key = await self._agents.add_key(request.handle)
         return owner_pb2.CreateAgentKeyResponse(agent_key=self._named(key))
 
+    async def SetPolicyScope(
+        self, request: owner_pb2.SetPolicyScopeRequest, context: Any
+    ) -> owner_pb2.SetPolicyScopeResponse:
+        """Rules above the owners of a scope."""
+        changed = await self._policies.set_scope(request.scope, request.yaml)
+        return owner_pb2.SetPolicyScopeResponse(changed=changed)
+
     async def SyncRegistry(
         self, request: owner_pb2.SyncRegistryRequest, context: Any
     ) -> owner_pb2.SyncRegistryResponse:

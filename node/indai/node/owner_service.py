@@ -224,8 +224,16 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self, request: owner_pb2.ActivatePolicyRequest, context: Any
     ) -> owner_pb2.ActivatePolicyResponse:
         """Compile, store, activate; the activation is a leaf of the ledger."""
-        answer = await self._policies.activate(caller(context).owner, request.yaml)
+        owner = caller(context).owner
+        answer = await self._policies.activate(owner, request.yaml, request.layer, request.session)
         return owner_pb2.ActivatePolicyResponse(version=answer.version, changed=answer.changed)
+
+    async def GetActivePolicy(
+        self, request: owner_pb2.GetActivePolicyRequest, context: Any
+    ) -> owner_pb2.GetActivePolicyResponse:
+        """All layers that decide now, with every rule in words."""
+        answer = await self._policies.active(caller(context).owner, request.session)
+        return owner_pb2.GetActivePolicyResponse(version=answer.version, rules=answer.rules)
 
     async def ListJournal(
         self, request: owner_pb2.ListJournalRequest, context: Any

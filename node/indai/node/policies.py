@@ -45,19 +45,32 @@ class Policies:
         self._epoch = epoch
         self._recorded: set[tuple[str, bytes]] = set()
 
-    async def activate(self, owner: str, yaml: str) -> policy_pb2.SetPolicyResponse:
-        """Activate an owner's rules; their time zone becomes the owner's."""
-        answer = await self.store(owner, yaml)
+    async def activate(
+        self, owner: str, yaml: str, layer: str = "", session: str = ""
+    ) -> policy_pb2.SetPolicyResponse:
+        """Activate an owner's rules, or a layer below them; their time zone becomes the owner's."""
+        answer = await self.store(owner, yaml, layer, session)
         await self._agents.set_zone(owner, answer.version.time_zone)
         return answer
 
-    async def store(self, owner: str, yaml: str) -> policy_pb2.SetPolicyResponse:
+    async def store(
+        self, owner: str, yaml: str, layer: str = "", session: str = ""
+    ) -> policy_pb2.SetPolicyResponse:
         """Compile and store rules, also for an owner who is not here yet; the ledger has their version."""
-        answer = await self._stub.SetPolicy(
-            policy_pb2.SetPolicyRequest(owner=owner, yaml=yaml), timeout=TIMEOUT_S
-        )
+        request = policy_pb2.SetPolicyRequest(owner=owner, yaml=yaml, layer=layer, session=session)
+        answer = await self._stub.SetPolicy(request, timeout=TIMEOUT_S)
         await self._record(owner, answer.version)
         return answer
+
+    async def active(self, owner: str, session: str = "") -> policy_pb2.GetPolicyResponse:
+        """All layers that decide now, and their rules in words."""
+        request = policy_pb2.GetPolicyRequest(owner=owner, session=session)
+        return await self._stub.GetPolicy(request, timeout=TIMEOUT_S)
+
+    async def set_scope(self, scope: str, yaml: str) -> bool:
+        """Set the rules above all owners of a scope; each one's next decision brings its version here."""
+        request = policy_pb2.SetScopeRequest(scope=scope, yaml=yaml)
+        return (await self._stub.SetScope(request, timeout=TIMEOUT_S)).changed
 
     async def check(self, yaml: str) -> None:
         """Raise InvalidInput for rules that can't be compiled."""

@@ -798,20 +798,128 @@ class ActivatePolicyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     YAML_FIELD_NUMBER: _builtins.int
+    LAYER_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
     yaml: _builtins.str
-    """The YAML text."""
+    """The YAML text; empty removes a layer other than the owner's."""
+    layer: _builtins.str
+    """Empty for the owner's own rules, or `agent` or `session`."""
+    session: _builtins.str
+    """Which session, for that layer."""
     def __init__(
         self,
         *,
         yaml: _builtins.str = ...,
+        layer: _builtins.str = ...,
+        session: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["yaml", b"yaml"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["layer", b"layer", "session", b"session", "yaml", b"yaml"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ActivatePolicyRequest: _TypeAlias = ActivatePolicyRequest  # noqa: Y015
+
+@_typing.final
+class GetActivePolicyRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    session: _builtins.str
+    """Of which session; empty for none."""
+    def __init__(
+        self,
+        *,
+        session: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetActivePolicyRequest: _TypeAlias = GetActivePolicyRequest  # noqa: Y015
+
+@_typing.final
+class GetActivePolicyResponse(_message.Message):
+    """What decides now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def version(self) -> _policy_pb2.PolicyVersion:
+        """All layers."""
+
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Every rule in words, as `layer/rule: sentence`, by authority."""
+
+    def __init__(
+        self,
+        *,
+        version: _policy_pb2.PolicyVersion | None = ...,
+        rules: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetActivePolicyResponse: _TypeAlias = GetActivePolicyResponse  # noqa: Y015
+
+@_typing.final
+class SetPolicyScopeRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    YAML_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    """`*` for everyone here, or an authority such as acme.com."""
+    yaml: _builtins.str
+    """The YAML text; empty removes it."""
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        yaml: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope", "yaml", b"yaml"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPolicyScopeRequest: _TypeAlias = SetPolicyScopeRequest  # noqa: Y015
+
+@_typing.final
+class SetPolicyScopeResponse(_message.Message):
+    """Done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """False when this text was set already."""
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPolicyScopeResponse: _TypeAlias = SetPolicyScopeResponse  # noqa: Y015
 
 @_typing.final
 class ActivatePolicyResponse(_message.Message):

@@ -80,6 +80,11 @@ class OwnerServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.ActivatePolicyRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.ActivatePolicyResponse.FromString,
                 _registered_method=True)
+        self.GetActivePolicy = channel.unary_unary(
+                '/indai.v1.OwnerService/GetActivePolicy',
+                request_serializer=indai_dot_v1_dot_owner__pb2.GetActivePolicyRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.GetActivePolicyResponse.FromString,
+                _registered_method=True)
         self.ListJournal = channel.unary_unary(
                 '/indai.v1.OwnerService/ListJournal',
                 request_serializer=indai_dot_v1_dot_owner__pb2.ListJournalRequest.SerializeToString,
@@ -189,6 +194,13 @@ class OwnerServiceServicer:
 
     def ActivatePolicy(self, request, context):
         """Compiles, stores and activates the owner's rules.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetActivePolicy(self, request, context):
+        """What decides for the owner now: all layers, and the rules in words.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -306,6 +318,11 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     servicer.ActivatePolicy,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.ActivatePolicyRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.ActivatePolicyResponse.SerializeToString,
+            ),
+            'GetActivePolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetActivePolicy,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.GetActivePolicyRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.GetActivePolicyResponse.SerializeToString,
             ),
             'ListJournal': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJournal,
@@ -608,6 +625,33 @@ class OwnerService:
             _registered_method=True)
 
     @staticmethod
+    def GetActivePolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/GetActivePolicy',
+            indai_dot_v1_dot_owner__pb2.GetActivePolicyRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.GetActivePolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListJournal(request,
             target,
             options=(),
@@ -891,6 +935,11 @@ class OperatorServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.ExportNodeRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.ExportNodeResponse.FromString,
                 _registered_method=True)
+        self.SetPolicyScope = channel.unary_unary(
+                '/indai.v1.OperatorService/SetPolicyScope',
+                request_serializer=indai_dot_v1_dot_owner__pb2.SetPolicyScopeRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.SetPolicyScopeResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -939,6 +988,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetPolicyScope(self, request, context):
+        """Sets the rules above all owners of a scope, also those of other nodes that share the policy service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -971,6 +1027,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ExportNode,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.ExportNodeRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.ExportNodeResponse.SerializeToString,
+            ),
+            'SetPolicyScope': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPolicyScope,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.SetPolicyScopeRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.SetPolicyScopeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1136,6 +1197,33 @@ class OperatorService:
             '/indai.v1.OperatorService/ExportNode',
             indai_dot_v1_dot_owner__pb2.ExportNodeRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.ExportNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPolicyScope(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OperatorService/SetPolicyScope',
+            indai_dot_v1_dot_owner__pb2.SetPolicyScopeRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.SetPolicyScopeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,8 @@ class OwnerServiceStub:
     """Events of the owner's calendar."""
     ActivatePolicy: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ActivatePolicyRequest, _owner_pb2.ActivatePolicyResponse]
     """Compiles, stores and activates the owner's rules."""
+    GetActivePolicy: _grpc.UnaryUnaryMultiCallable[_owner_pb2.GetActivePolicyRequest, _owner_pb2.GetActivePolicyResponse]
+    """What decides for the owner now: all layers, and the rules in words."""
     ListJournal: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListJournalRequest, _owner_pb2.ListJournalResponse]
     """The owner's log: decisions, refusals and what was refused of peers, newest first."""
     ListCommitments: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListCommitmentsRequest, _owner_pb2.ListCommitmentsResponse]
@@ -97,6 +99,8 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     """Events of the owner's calendar."""
     ActivatePolicy: _aio.UnaryUnaryMultiCallable[_owner_pb2.ActivatePolicyRequest, _owner_pb2.ActivatePolicyResponse]  # type: ignore[assignment]
     """Compiles, stores and activates the owner's rules."""
+    GetActivePolicy: _aio.UnaryUnaryMultiCallable[_owner_pb2.GetActivePolicyRequest, _owner_pb2.GetActivePolicyResponse]  # type: ignore[assignment]
+    """What decides for the owner now: all layers, and the rules in words."""
     ListJournal: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListJournalRequest, _owner_pb2.ListJournalResponse]  # type: ignore[assignment]
     """The owner's log: decisions, refusals and what was refused of peers, newest first."""
     ListCommitments: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListCommitmentsRequest, _owner_pb2.ListCommitmentsResponse]  # type: ignore[assignment]
@@ -196,6 +200,14 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Compiles, stores and activates the owner's rules."""
 
     @_abc_1.abstractmethod
+    def GetActivePolicy(
+        self,
+        request: _owner_pb2.GetActivePolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.GetActivePolicyResponse, _abc.Awaitable[_owner_pb2.GetActivePolicyResponse]]:
+        """What decides for the owner now: all layers, and the rules in words."""
+
+    @_abc_1.abstractmethod
     def ListJournal(
         self,
         request: _owner_pb2.ListJournalRequest,
@@ -292,6 +304,8 @@ class OperatorServiceStub:
     """Checks the node's live ledger: tables, signed heads and head file against each other."""
     ExportNode: _grpc.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]
     """The whole node's ledger with its threads, as lines of the export format."""
+    SetPolicyScope: _grpc.UnaryUnaryMultiCallable[_owner_pb2.SetPolicyScopeRequest, _owner_pb2.SetPolicyScopeResponse]
+    """Sets the rules above all owners of a scope, also those of other nodes that share the policy service."""
 
 @_typing.type_check_only
 class OperatorServiceAsyncStub(OperatorServiceStub):
@@ -310,6 +324,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Checks the node's live ledger: tables, signed heads and head file against each other."""
     ExportNode: _aio.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]  # type: ignore[assignment]
     """The whole node's ledger with its threads, as lines of the export format."""
+    SetPolicyScope: _aio.UnaryUnaryMultiCallable[_owner_pb2.SetPolicyScopeRequest, _owner_pb2.SetPolicyScopeResponse]  # type: ignore[assignment]
+    """Sets the rules above all owners of a scope, also those of other nodes that share the policy service."""
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """What the node's operator does. Authenticated by the operator's token."""
@@ -361,5 +377,13 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_owner_pb2.ExportNodeResponse], _abc.AsyncIterator[_owner_pb2.ExportNodeResponse]]:
         """The whole node's ledger with its threads, as lines of the export format."""
+
+    @_abc_1.abstractmethod
+    def SetPolicyScope(
+        self,
+        request: _owner_pb2.SetPolicyScopeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.SetPolicyScopeResponse, _abc.Awaitable[_owner_pb2.SetPolicyScopeResponse]]:
+        """Sets the rules above all owners of a scope, also those of other nodes that share the policy service."""
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -376,18 +376,24 @@ class GetPolicyResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def version(self) -> Global___PolicyVersion:
         """NOT_FOUND when the owner has no such version."""
+
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Every rule in words, as `layer/rule: sentence`, by authority; empty for a past version."""
 
     def __init__(
         self,
         *,
         version: Global___PolicyVersion | None = ...,
+        rules: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

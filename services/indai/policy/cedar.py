@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from indai.client.decisions import Layer
-from indai.policy.fields import FIELDS
+from indai.policy.fields import FIELDS, ordered
 from indai.policy.kinds import schema
 from indai.policy.localtime import MINUTE_MS
 from indai.policy.rules import ANYONE, VERIFIED, Effect, Rule, Rules
@@ -80,7 +80,7 @@ def _conditions(layer: str, rule: Rule) -> Iterable[str]:
     else:
         yield _touching(rule)
     yield f"context.already_that_day < {rule.daily_limit}" if rule.daily_limit is not None else ""
-    for name, value in rule.where.items():
+    for name, value in ordered(rule.where):
         yield FIELDS[name].notation.cedar(value)
 
 

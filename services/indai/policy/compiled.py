@@ -11,19 +11,19 @@ from functools import lru_cache
 
 import cedarpy
 from indai.client.decisions import Evaluation, Layer, engine_version, evaluate_parsed, policy_hash
-from indai.client.decisions import canonical_json as canonical
 from indai.policy.cedar import SCHEMA, compile_layer
-from indai.policy.facts import Facts, entities_json, request_of
+from indai.policy.facts import Facts, entities_json, request_of, written
 from indai.policy.language import parse
 from indai.policy.rules import Rules
 from indai.protocol.errors import InvalidInput, Reason
 
 PLATFORM, OWNER = "platform", "owner"
 # In order of authority. `platform` is built in; the two below it are set for everyone under them.
+_MAX_PEERS = 1024
 LAYERS = (PLATFORM, "operator", "organisation", OWNER, "agent", "session")
 
 # The layer above every owner: what no rule of theirs can widen. In the owner's own language, so that it is
-# compiled, combined and explained like theirs.
+# compiled, combined and explained like theirs. What went through many agents is a loop.
 PLATFORM_YAML = """\
 version: 1
 timezone: UTC
@@ -34,28 +34,28 @@ rules:
     with: anyone
     duration: { min: 1m, max: 24h }
     notice: { min: 0m, max: 366d }
+    hops: { max: 8 }
+    depth: { max: 4 }
   - id: possible-sharing
     say: "Sharing for at most ten years"
     allow: share
     with: anyone
     retention: { max: 3660d }
+    hops: { max: 8 }
+    depth: { max: 4 }
   - id: possible-dealings
     say: "Questions and payments"
     allow: [ask, pay]
     with: anyone
+    hops: { max: 8 }
+    depth: { max: 4 }
   - id: possible-bookings
     say: "Bookings of at least one unit"
     allow: book
     with: anyone
     quantity: { min: 1 }
-  - id: no-loops
-    say: "Never what went through more than 8 agents"
-    deny: anything
-    hops: { min: 9 }
-  - id: no-chains
-    say: "Never what comes through more than 4 sub-agents"
-    deny: anything
-    depth: { min: 5 }
+    hops: { max: 8 }
+    depth: { max: 4 }
 """
 
 
@@ -75,6 +75,9 @@ class CompiledPolicy:
     schema_hash: bytes
     engine: str
     others: Mapping[str, str] = field(default_factory=dict)
+    snapshots: dict[tuple[str, bool], tuple[str, str]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def time_zone(self) -> str:
@@ -129,14 +132,24 @@ def decide_many(policy: CompiledPolicy, owner: str, facts: Sequence[Facts]) -> l
     """Take several decisions, in order; each distinct peer's entities are derived and parsed once."""
     decided: dict[int, Decided] = {}
     for peer in dict.fromkeys((fact.peer, fact.verified) for fact in facts):
-        entities = entities_json(*peer, policy.rules)
-        relationship = policy.rules[OWNER].relationship(peer[0])
+        entities, relationship = _snapshot(policy, *peer)
         places = [place for place, fact in enumerate(facts) if (fact.peer, fact.verified) == peer]
         requests = [request_of(owner, facts[place], policy.time_zone, relationship) for place in places]
         evaluations = evaluate_parsed(policy.layers, policy.schema, requests, entities)
         for place, request, evaluation in zip(places, requests, evaluations, strict=True):
-            decided[place] = Decided(facts[place], canonical(request), entities, evaluation)
+            decided[place] = Decided(facts[place], written(request), entities, evaluation)
     return [decided[place] for place in range(len(facts))]
+
+
+def _snapshot(policy: CompiledPolicy, peer: str, verified: bool) -> tuple[str, str]:
+    """The peer's entities and what they are to the owner; the same for one version, so they are kept."""
+    known = policy.snapshots.get((peer, verified))
+    if known is None:
+        if len(policy.snapshots) >= _MAX_PEERS:
+            policy.snapshots.clear()
+        entities = entities_json(peer, verified, policy.rules)
+        known = policy.snapshots[peer, verified] = entities, policy.rules[OWNER].relationship(peer)
+    return known
 
 
 @lru_cache(maxsize=1)

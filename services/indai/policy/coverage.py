@@ -54,7 +54,8 @@ def _peers_cover(rules: Rules, wide: Sequence[str], narrow: Sequence[str]) -> bo
 
 
 def _patterns(rules: Rules, terms: Iterable[str]) -> list[str]:
-    return [pattern for term in terms for pattern in rules.circles.get(term, (term,))]
+    # A circle that nobody is in yet stands for itself: who comes into it is in no other.
+    return [pattern for term in terms for pattern in rules.circles.get(term) or (term,)]
 
 
 def _limits_cover(wide: Limits, narrow: Limits) -> bool:

@@ -73,11 +73,20 @@ def request_json(owner: str, facts: Facts, time_zone: str, relationship: str = "
     """The Cedar request. Raises InvalidInput(INVALID_ARGUMENT) for times outside 1970 to 9999 or longer than
     31 days, and for facts that are missing or wrong.
     """
-    return canonical_json(request_of(owner, facts, time_zone, relationship))
+    return written(request_of(owner, facts, time_zone, relationship))
+
+
+def written(request: Mapping[str, Any]) -> str:
+    """Canonical JSON of what `request_of` gives: sorted keys, no white space."""
+    action, principal, resource = (
+        canonical_json(request[name]) for name in ("action", "principal", "resource")
+    )
+    head = f'{{"action":{action},"context":{request["context"]},"principal":{principal}'
+    return f'{head},"resource":{resource}}}'
 
 
 def request_of(owner: str, facts: Facts, time_zone: str, relationship: str = "") -> dict[str, Any]:
-    """The same before it is written."""
+    """The same as the engine takes it, with the context as canonical JSON."""
     _check_span(facts)
     days = touched_days(_zone(time_zone), facts.start_ms, facts.end_ms)
     context: dict[str, object] = {
@@ -94,7 +103,7 @@ def request_of(owner: str, facts: Facts, time_zone: str, relationship: str = "")
         "principal": {"type": "Peer", "id": facts.peer},
         "action": {"type": "Action", "id": facts.kind},
         "resource": {"type": "Agent", "id": owner},
-        "context": context | facts.values(relationship),
+        "context": canonical_json(context | facts.values(relationship)),
     }
 
 

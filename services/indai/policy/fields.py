@@ -111,6 +111,11 @@ def fields_of(kinds: tuple[str, ...]) -> list[str]:
     return [name for name, field in FIELDS.items() if set(kinds) <= set(field.kinds)]
 
 
+def ordered(where: Mapping[str, Condition]) -> list[tuple[str, Condition]]:
+    """Conditions in the order of the table: however they were written, they mean and compile to the same."""
+    return [(name, where[name]) for name in FIELDS if name in where]
+
+
 def holds(name: str, value: Condition, facts: Mapping[str, Any]) -> bool:
     """Whether one condition holds for these facts."""
     return FIELDS[name].notation.holds(value, facts)

@@ -103,6 +103,9 @@ def _circles(report: Report, tree: Tree | None, field: str) -> Circles:
         if not is_slug(key.value) or key.value in (ANYONE, VERIFIED):
             problem = "is no name for a circle; write a-z, 0-9 and -, and not `anyone` or `verified`"
             report.add(key.line, path, problem)
+        if isinstance(value, Items) and not value.items:
+            circles[key.value] = ()  # nobody yet
+            continue
         circles[key.value] = tuple(dict.fromkeys(report.values(value, path, check_pattern)))
     return circles
 

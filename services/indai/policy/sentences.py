@@ -7,7 +7,7 @@ from itertools import groupby
 
 from indai.policy.conditions import Limits
 from indai.policy.duties import DUTIES
-from indai.policy.fields import FIELDS
+from indai.policy.fields import FIELDS, ordered
 from indai.policy.kinds import KINDS, NOUNS
 from indai.policy.rules import ANYONE, VERIFIED, Effect, Rule, Rules
 from indai.policy.values import WEEKDAYS, spoken
@@ -49,7 +49,7 @@ def describe(rule: Rule) -> str:
     when = [" ".join([*days, " and ".join(str(hours) for hours in rule.hours)]).strip()]
     notice = [f"{words} ahead" for words in spoken_limits(rule.notice, "")]
     limit = [f"at most {rule.daily_limit} a day"] if rule.daily_limit is not None else []
-    where = [FIELDS[name].notation.words(value) for name, value in rule.where.items()]
+    where = [FIELDS[name].notation.words(value) for name, value in ordered(rule.where)]
     return ", ".join([what, *filter(None, when), *notice, *limit, *where, *_spoken_obligations(rule)])
 
 

@@ -19,6 +19,7 @@ from indai.policy.compiled import (
     decide_many,
 )
 from indai.policy.explain import explain
+from indai.policy.lint import lint
 from indai.policy.sentences import sentences
 from indai.policy.store import (
     EVERYONE,
@@ -129,7 +130,13 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
             fields = error.fields or {"yaml": str(error)}
             problems = [pb.PolicyProblem(field=path, description=text) for path, text in fields.items()]
             return pb.CheckPolicyResponse(problems=problems)
-        return pb.CheckPolicyResponse(rules=sentences(policy.rules[request.layer or OWNER]))
+        layer = request.layer or OWNER
+        rules = policy.rules[layer]
+        warnings = [
+            pb.PolicyProblem(field=one.rule, description=f"line {one.line}: {one.message}")
+            for one in lint(rules, layer)
+        ]
+        return pb.CheckPolicyResponse(rules=sentences(rules), warnings=warnings)
 
     async def GetPolicy(
         self,
@@ -138,11 +145,12 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
     ) -> pb.GetPolicyResponse:
         """The active version, or the one with the hash."""
         owner = handle_of(request.owner, "owner")
-        found = request.policy_hash
-        if request.session and not found:
-            found = (await self._active(owner, request.session)).policy_hash
-        version = await self._read(owner, found)
-        return pb.GetPolicyResponse(version=_version(version))
+        if request.policy_hash:
+            return pb.GetPolicyResponse(version=_version(await self._read(owner, request.policy_hash)))
+        policy = await self._active(owner, request.session)
+        version = await self._read(owner, policy.policy_hash)
+        said = [f"{name}/{line}" for name, rules in policy.rules.items() for line in sentences(rules)]
+        return pb.GetPolicyResponse(version=_version(version), rules=said)
 
     async def Decide(
         self,

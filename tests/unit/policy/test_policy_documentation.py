@@ -46,4 +46,4 @@ def test_every_obligation_of_a_rule_is_known_to_who_decides() -> None:
 def test_the_example_cases_pass() -> None:
     results = run_cases(compile_policy(POLICY), "ind.ai/alice", CASES)
     assert [result.words for result in results if not result.passed] == []
-    assert len(results) == 3
+    assert len(results) == 5
