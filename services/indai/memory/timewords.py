@@ -73,12 +73,13 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
 
 
-def spans(text: str, said_ms: int, zone: str = "UTC") -> list[Span]:
-    """The times a text speaks of, in the order of its words; [] if none."""
+def spans(text: str, said_ms: int, zone: str = "UTC", *, ahead: bool = False) -> list[Span]:
+    """The times a text speaks of, in the order of its words; [] if none. `ahead`: it speaks of what is to
+    come."""
     where = _zone(zone)
     said = datetime.fromtimestamp(said_ms / 1000, where).date()
     plain = _COUPLE.sub("two", " ".join(words(text)))
-    found = list(_numeric(text)) or list(_worded(plain.split(), said))
+    found = list(_numeric(text)) or list(_worded(plain.split(), said, ahead))
     return [Span(_ms(first, where), _ms(last, where), seen) for first, last, seen in found]
 
 
@@ -94,9 +95,9 @@ def _numeric(text: str) -> Iterator[Found]:
             yield start, start + timedelta(days=1), match.group()
 
 
-def _worded(said: Sequence[str], today: date) -> Iterator[Found]:
+def _worded(said: Sequence[str], today: date, ahead: bool) -> Iterator[Found]:
     position = 0
-    ahead = any(_FUTURE.search(word) for word in said)
+    ahead = ahead or any(_FUTURE.search(word) for word in said)
     while position < len(said):
         match = (
             _counted(said, position, today)
