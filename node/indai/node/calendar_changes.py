@@ -156,6 +156,13 @@ class CalendarChanges:
         ]
         self._asked_ms.update(dict.fromkeys(due, now))
         await asyncio.gather(*(self._agents.get(owner).calendar.refresh() for owner in due))
+        for owner in due:
+            accounts = self._agents.get(owner).accounts
+            problems = [each.problem for each in accounts if each.is_stale and each.problem is not None]
+            if problems:
+                await self._complain(owner, problems[0])
+            else:
+                self._told.pop(owner, None)
 
     async def _changed(self, owners: Sequence[str]) -> dict[str, tuple[object, ...]]:
         """The versions of those calendars that are others than at the last look, of owners who have anything
@@ -203,7 +210,6 @@ class CalendarChanges:
             await self._notice(owner, Change(found[thread][0], now, self._clock()), ask=lost)
         if len(settled) == len(seen):
             self._versions[owner] = version
-        self._told.pop(owner, None)
 
     async def _standing(
         self, owner: str, meetings: Sequence[Meeting]
@@ -358,7 +364,7 @@ class CalendarChanges:
             )
 
     async def _complain(self, owner: str, error: IndaiError) -> None:
-        """Once for each run of failures."""
+        """Once for each run of failures: the journal is no place for a line a minute."""
         if self._told.get(owner) == error.message:
             return
         self._told[owner] = error.message

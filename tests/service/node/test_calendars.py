@@ -14,7 +14,7 @@ import icalendar
 import pytest
 import pytest_asyncio
 from indai.client.channels import plain_channel
-from indai.node import calendar_changes
+from indai.node import calendar_changes, effects
 from indai.node.calendar import caldav
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import calendar_pb2, owner_pb2
@@ -40,6 +40,7 @@ def _eager() -> Iterator[None]:
         patch.setattr(calendar_changes, "SERVER_MS", 100)
         patch.setattr(caldav, "FRESH_MS", 0)
         patch.setattr(caldav, "REST_MS", 100)
+        patch.setattr(effects, "RETRY_S", 0.2)
         yield
 
 
@@ -157,13 +158,18 @@ async def test_the_password_is_in_no_row_answer_or_journal(here: Scene, pair: Pa
     assert [each.problem for each in listed.accounts] == ["", ""]  # the account that works has stayed
 
 
-async def test_a_server_that_is_down_keeps_meetings_waiting_and_then_has_them_once(here: Scene) -> None:
+async def test_a_server_that_is_down_keeps_meetings_waiting_and_then_has_them_once(
+    here: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     day = now_ms() + next(_days) * DAY
     here.server.stop()
     try:
         started = await here.pair.alice.start("ind.ai/bob", from_ms=day, until_ms=day + DAY)
         await until(here.pair.alice, started, lambda thread: thread.state == COMMITTED)
         await eventually(lambda: _told(here.pair.alice, "effect"))
+        with monkeypatch.context() as late:
+            late.setattr(caldav, "STALE_MS", -1)
+            await eventually(lambda: _told(here.pair.alice, "calendar"))
     finally:
         here.server.start()
     thread = await until(here.pair.alice, started, lambda thread: thread.in_calendar)

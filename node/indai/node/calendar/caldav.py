@@ -106,6 +106,11 @@ class CalDavCalendar:
         """Why the last reading failed; None when it did not."""
         return self._error
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether what is known is too old to sign by."""
+        return self._read_ms < 0 or self._clock() - self._read_ms > STALE_MS
+
     async def close(self) -> None:
         """End a reading under way."""
         if self._reading is not None:
@@ -203,7 +208,7 @@ class CalDavCalendar:
 
     def _known(self) -> Calendar:
         """What is known, if it is new enough and whole."""
-        if self._read_ms < 0 or self._clock() - self._read_ms > STALE_MS:
+        if self.is_stale:
             why = self._error.message if self._error else "It has not been read yet."
             raise Unavailable(
                 Reason.UNREACHABLE,
