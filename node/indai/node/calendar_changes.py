@@ -27,7 +27,8 @@ from indai.node.calendar import MeetingEvent
 from indai.node.calendar.busy import CalendarEvent
 from indai.node.meet_settings import OnChange, Tastes
 from indai.node.store import Store
-from indai.protocol.errors import IndaiError, NotFound, Reason, Refused
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
+from indai.protocol.kinds.meet import MAX_MINUTES
 from indai.protocol.messages import EventKind, MeetWish, Window
 from indai.protocol.party_state import OwnerActs
 
@@ -91,8 +92,8 @@ Reschedule = Callable[[str, str, MeetWish, str, bytes], Awaitable[object]]
 
 
 class CalendarChanges:
-    """Watches, remembers, and carries out the owner's word. `act` is `Engine.act`; `reschedule` begins the
-    negotiation of a commitment in another one's place, and is None where that can't be done."""
+    """Watches, remembers, and carries out the owner's word. `act` is `Engine.act`, `reschedule` is
+    `Engine.start`."""
 
     def __init__(
         self,
@@ -100,8 +101,8 @@ class CalendarChanges:
         agents: Agents,
         tastes: Tastes,
         act: Act,
+        reschedule: Reschedule,
         clock: Callable[[], int],
-        reschedule: Reschedule | None = None,
     ) -> None:
         self._store = store
         self._agents = agents
@@ -302,8 +303,7 @@ class CalendarChanges:
         ]
 
     async def answer(self, owner: str, thread: bytes, *, tell: bool) -> str:
-        """The owner's word on a change; a sentence about what was done. Raises NotFound without one, Refused
-        (UNSUPPORTED) for what can't be told."""
+        """The owner's word on a change; a sentence about what was done. Raises NotFound without one."""
         found = [change for change in await self.waiting(owner) if change.meeting.thread == thread]
         if not found:
             raise NotFound(
@@ -334,16 +334,15 @@ class CalendarChanges:
 
     async def moved(self, owner: str, meeting: Meeting, start_ms: int, end_ms: int) -> None:
         """The owner moved an agreed meeting to [start_ms, end_ms): ask the other side for that time."""
-        if self._reschedule is None:
-            raise Refused(
-                Reason.UNSUPPORTED,
-                "This node can't ask for another time yet.",
-                hint="cancel it and meet anew, or keep what was agreed: indai calendar changes --keep",
-            )
         minutes = (end_ms - start_ms) // MINUTE_MS
+        if not 1 <= minutes <= MAX_MINUTES:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                f"In your calendar the meeting now lasts {minutes} minutes; 1 to {MAX_MINUTES} can be.",
+                hint="correct it there, or keep what was agreed: indai calendar changes --keep",
+            )
         window = Window(start_ms, start_ms + minutes * MINUTE_MS)
         wish = MeetWish(meeting.title, minutes, (window,), meeting.event.location)
-        wish.check()
         await self._put_back(owner, meeting)
         request = uuid.uuid5(uuid.UUID(bytes=meeting.thread), f"moved {start_ms} {end_ms}")
         await self._reschedule(owner, meeting.peer, wish, str(request), meeting.mid)

@@ -199,7 +199,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.callback(asyncio.create_task(_tail(resolver, monitor)).cancel)
         stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
 
-        changes = CalendarChanges(store, agents, tastes, engine.act, clock)
+        changes = CalendarChanges(store, agents, tastes, engine.act, engine.start, clock)
         changes.start()
         stack.push_async_callback(changes.close)
 

@@ -227,6 +227,33 @@ async def test_a_meeting_that_its_owner_moves_can_be_put_back(here: Scene) -> No
     assert await waiting(here.alice, thread) == []
 
 
+async def test_a_meeting_that_its_owner_moves_is_agreed_anew_when_they_say_so(here: Scene) -> None:
+    thread = await agreed(here, "Moved by hand")
+    path, text = await event_of(here, thread)
+    start, end = thread.start_time.ToMilliseconds(), thread.end_time.ToMilliseconds()
+    later = start + 3 * HOUR
+    moved = text.replace(stamp(end), stamp(later + end - start)).replace(stamp(start), stamp(later))
+    await here.server.save("alice", f"/{path}", moved)
+    await eventually(lambda: _any(waiting(here.alice, thread)))
+    assert "asked for the new time" in await answer(here.alice, thread, tell=True)
+    superseded = owner_pb2.COMMITMENT_STATE_SUPERSEDED
+    for owner in (here.pair.alice, here.pair.bob):
+        await until(owner, thread.thread_id, lambda seen: seen.commitment_state == superseded)
+    (new, *_) = (await here.pair.bob.stub.ListThreads(owner_pb2.ListThreadsRequest(page_size=1))).threads
+    assert (new.state, new.title) == (COMMITTED, "Moved by hand")
+    assert new.start_time.ToMilliseconds() == later
+    await until(here.pair.alice, new.thread_id, lambda seen: seen.in_calendar)
+    _, text = await event_of(here, new)
+    assert f"DTSTART:{stamp(later)}" in text
+
+    async def called_off() -> bool:
+        return "STATUS:CANCELLED" in (await event_of(here, thread))[1]
+
+    await eventually(called_off)
+    assert await waiting(here.alice, thread) == []
+    assert await waiting(here.alice, new) == []
+
+
 async def test_what_is_moved_back_by_hand_waits_for_nobody(here: Scene) -> None:
     thread = await agreed(here)
     path, text = await event_of(here, thread)
