@@ -15,6 +15,7 @@ SECTIONS = {
         "demo": "indai.cli.demo.command:demo",
         "health": "indai.cli.health:health",
         "token": "indai.cli.token:token",
+        "secret": "indai.cli.secret:secret",
     },
     "Be somebody": {
         "handle": "indai.cli.handle:handle",
@@ -34,6 +35,9 @@ SECTIONS = {
         "approve": "indai.cli.inbox:approve",
         "decline": "indai.cli.inbox:decline",
         "journal": "indai.cli.journal:journal",
+    },
+    "Think": {
+        "llm": "indai.cli.llm:llm",
     },
     "Prove": {
         "receipt": "indai.cli.receipt:receipt",

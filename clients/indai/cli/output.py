@@ -166,7 +166,7 @@ def _as_given(command: str) -> str:
 
 # Commands without these options.
 _NOWHERE = ("up", "audit")
-_NOBODY = (*_NOWHERE, "handle", "registry")
+_NOBODY = (*_NOWHERE, "handle", "registry", "secret")
 
 
 def sentence(text: str) -> str:
