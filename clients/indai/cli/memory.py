@@ -39,6 +39,7 @@ SECTIONS = {
         "document": _MORE + "document",
         "scopes": _MORE + "scopes",
         "jobs": _MORE + "jobs",
+        "bench": "indai.cli.memory_bench:bench_command",
     },
 }
 KINDS = {

@@ -15,6 +15,7 @@ from uuid import UUID
 import asyncpg
 from indai.memory import ranking
 from indai.memory.access import Scope, ScopeKind, Sight, no_scope
+from indai.memory.asking import refined
 from indai.memory.interfaces import Candidate, Embedder, Hit, Kind, Role, Trust, Wanted
 from indai.memory.lexical import query_terms
 from indai.memory.session import chosen
@@ -22,8 +23,6 @@ from indai.memory.times import ms
 from indai.protocol.errors import IndaiError
 from indai.storage.pool import translate_errors
 
-CANDIDATES = 50  # of each leg
-REACH = 2  # neighbours on either side
 MAX_TERMS = 64  # of one question; more of them only cost time
 
 _EXISTING = "SELECT memory.open_scopes($1, $2, $3)"
@@ -83,11 +82,13 @@ async def recall(pool: asyncpg.Pool, sight: Sight, question: Question, embedder:
             model,
             vector,
             [kind.value for kind in question.kinds] or None,
-            CANDIDATES,
-            REACH,
+            ranking.LEG,
+            ranking.NEIGHBOURS,
         )
     searched = time.perf_counter()
-    ranked = ranking.rank([_candidate(row) for row in rows], question.wanted, ranking.weights_for(model))
+    candidates = [_candidate(row) for row in rows]
+    wanted = refined(question.wanted, question.text, {candidate.speaker for candidate in candidates})
+    ranked = ranking.rank(candidates, wanted, ranking.weights_for(model))
     hits = ranking.pack(ranked[: question.limit], question.budget_tokens)
     ended = time.perf_counter()
     return Found(

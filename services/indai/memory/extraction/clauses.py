@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from indai.memory.extraction.wordings import compiled
 
-MAX_CHARACTERS = 20_000
+MAX_CHARACTERS = 8_000
+# A longer clause is a paste, and no rule was written for it.
+MAX_CLAUSE = 200
 
 _QUOTED = compiled("QUOTED", re.S | re.M)
 _CONJUNCTIONS = compiled("CONJUNCTION")
@@ -32,7 +34,7 @@ def clauses(text: str) -> Iterator[str]:
             continue
         for part in _CONJUNCTIONS.split(sentence):
             clause = _TAIL.sub("", _HEAD.sub("", _words(part)))
-            if clause and not _ASKING.match(clause):
+            if 0 < len(clause) <= MAX_CLAUSE and not _ASKING.match(clause):
                 yield clause
 
 

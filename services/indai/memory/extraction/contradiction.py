@@ -9,19 +9,8 @@ from indai.memory.extraction.kin import SINGLE
 from indai.memory.interfaces import Fact, Json
 from indai.memory.lexical import KEY, terms
 
-_SINGLE = frozenset(
-    {
-        "name",
-        "age",
-        "birthday",
-        "diet",
-        "place.home",
-        "place.origin",
-        "work.employer",
-        "work.role",
-        *(f"relation.{kin}" for kin in SINGLE),
-    }
-)
+# Keys under which several facts hold side by side; under any other, the last word counts.
+_SEVERAL = ("preference.like", "preference.dislike", "preference.quit", "health.allergy", "language")
 _FOR, _AGAINST = "preference.like", ("preference.dislike", "preference.quit")
 
 
@@ -40,8 +29,13 @@ def contradicts(old: Fact, new: Fact) -> bool:
         return _same(old.value, new.value["not"])
     if old.key == "event":
         return _moved(old.value, new.value)
-    single = old.key in _SINGLE or old.key.startswith("preference.favourite.") or old.key.endswith(".place")
-    return single and not _same(old.value, new.value)
+    return not _several(old.key) and not _same(old.value, new.value)
+
+
+def _several(key: str) -> bool:
+    """Of friends and brothers there may be many, of wives one."""
+    relative = key.removeprefix("relation.")
+    return key in _SEVERAL or (relative != key and "." not in relative and relative not in SINGLE)
 
 
 def _same(one: Json, other: Json) -> bool:
