@@ -129,6 +129,38 @@ def test_a_meeting_is_agreed_shown_and_proved(shell: Shell, tmp_path: Path) -> N
     assert sorted(shown["parties"]) == ["ind.ai/alice", "ind.ai/bob"]
 
 
+def test_an_owner_says_when_they_like_to_meet_and_hands_out_an_invitation(
+    shell: Shell, tmp_path: Path
+) -> None:
+    said = shell.json(
+        *("calendar", "prefer", "--as", "ind.ai/alice", "--hours", "mon-sun 0-24", "--before", "5m"),
+        *("--travel", "office|airport=1h", "--on-change", "ignore"),
+    )
+    assert (said["before_minutes"], said["on_change"], len(said["hours"])) == (5, "ignore", 7)
+    assert shell.json("calendar", "prefer", "--clear", "--as", "ind.ai/alice")["hours"] == []
+
+    thread = _meet(shell, "20m", "Invited")
+    path = tmp_path / "meeting.ics"
+    names = ("calendar", "invite", thread["thread"][:14], "--as", "ind.ai/bob", "--output", str(path))
+    assert shell.json(*names, "--mail", "x@example.org")["method"] == "request"
+    assert "To: x@example.org" in path.read_text()
+    assert shell.json("calendar", "changes", "--as", "ind.ai/bob")["changes"] == []
+
+
+def test_a_calendar_server_that_is_not_there_is_said_and_nothing_is_kept(
+    shell: Shell, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text("hunter2\n")
+    words = ("--user", "bob", "--secret-file", str(secret), "--as", "ind.ai/bob")
+    away = shell.json("calendar", "add", "http://127.0.0.1:9/", *words, status=6)
+    assert away["error"]["reason"] == "UNREACHABLE"
+    assert "hunter2" not in json.dumps(away)
+    checked = shell.json("calendar", "check", "--as", "ind.ai/bob")
+    assert (checked["ok"], len(checked["calendars"])) == (True, 1)
+
+
 def test_a_question_is_approved_by_its_code_once(shell: Shell) -> None:
     thread = _meet(shell, "1h", "Plan the trip")
     assert thread["state"] == "ON_HOLD"
@@ -176,7 +208,7 @@ def test_private_files_can_be_read_by_nobody_else(shell: Shell) -> None:
 
 
 def test_human_output_of_a_live_node_fits_eighty_columns(shell: Shell) -> None:
-    for words in (("threads",), ("inbox",), ("journal",), ("calendar", "show")):
+    for words in (("threads",), ("inbox",), ("journal",), ("calendar", "show"), ("calendar", "check")):
         done = shell.run(*words, "--as", "ind.ai/bob")
         assert done.returncode == 0
         assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
