@@ -28,8 +28,6 @@ from indai.v1 import owner_pb2, registry_pb2
 if TYPE_CHECKING:
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub
 
-INTENTS = ("meet",)
-
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
@@ -60,6 +58,8 @@ async def claim_handle(
     `key` is a key file that exists already, such as the one a handle was transferred to. A claim that was
     interrupted is completed when it is made again. Raises Refused(HANDLE_TAKEN).
     """
+    from indai.node.kinds.served import INTENTS  # noqa: PLC0415 -- other commands start sooner without it
+
     parsed = Handle.parse(handle)
     check_claimable(parsed)
     name = str(parsed)

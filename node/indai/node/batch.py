@@ -22,11 +22,13 @@ from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
 from indai.node.conversation import Cause, Conversation, Desk
 from indai.node.crowd import Crowd
-from indai.node.draft import Draft, Reserved, ThreadState, ledger_rows
+from indai.node.draft import Draft, ThreadState, intent_of, ledger_rows
 from indai.node.effects import CalendarWrite
+from indai.node.holdings import Holdings
 from indai.node.host import Host
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
+from indai.node.kinds.base import KindModule
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
@@ -49,6 +51,7 @@ DAY_MS = 86_400_000
 COLUMNS = (
     "owner",
     "peer",
+    "kind",
     "outgoing",
     "title",
     "mid",
@@ -73,6 +76,7 @@ class Context:
     agents: Agents
     resolver: Resolver
     host: Host
+    kinds: Mapping[str, KindModule]
     clock: DatabaseClock
     ledger: str
     store: Store
@@ -94,7 +98,7 @@ class _Mark:
     rows: dict[str, list[Row]]
     entries: list[Entry]
     threads: dict[Key, ThreadState]
-    reserved: dict[str, Reserved]
+    reserved: dict[str, Holdings]
     crowds: dict[str, Crowd]
     sends: list[Outgoing]
     resends: set[str]
@@ -110,7 +114,7 @@ class Batch:
         self,
         context: Context,
         threads: Mapping[Key, ThreadState],
-        reserved: Mapping[str, Reserved],
+        reserved: Mapping[str, Holdings],
         crowds: Mapping[str, Crowd],
         size: int,
     ) -> None:
@@ -125,7 +129,7 @@ class Batch:
         self.threads: dict[Key, ThreadState] = {}
         self._loaded_threads: dict[Key, ThreadState] = {}
         self._erased: set[Key] = set()
-        self.reserved: dict[str, Reserved] = {}
+        self.reserved: dict[str, Holdings] = {}
         self.crowds: dict[str, Crowd] = {}
         self.sends: list[Outgoing] = []
         self.resends: set[str] = set()  # owners of stored messages that are to be sent once more
@@ -243,6 +247,8 @@ class Batch:
                     rule="HDR-06",
                 )
             return await self._replies(inbound.owner, message)
+        if state is not None:
+            inbound.check_scope(intent_of(state), self._context.clock())
         # An acceptance has the offer's times, and how late it may be the offerer decides.
         if message.move is not Move.ACCEPT:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
@@ -384,12 +390,12 @@ class Batch:
                 raise Unavailable(
                     Reason.UNKNOWN_PEER, f"{peer} belongs to another subject than this thread began with."
                 )
-            key = agent.signing_key(own, draft.now_ms, "meet")
+            key = agent.signing_key(own, draft.now_ms, intent_of(draft.thread))
             peer_key = draft.thread.columns["peer_key"] or newest_key(other)
             return Letterhead(context.resolver.policy.network, own, other, peer_key, key, own.head)
 
         return Conversation(
-            Desk(agent, peer, letterhead, context.host, context.ledger), draft, cause, request_id
+            Desk(agent, peer, letterhead, context.kinds, context.ledger), draft, cause, request_id
         )
 
     def _state(self, owner: str, thread: bytes) -> ThreadState | None:
@@ -402,10 +408,10 @@ class Batch:
     def _draft(self, owner: str, thread: bytes) -> Draft:
         reserved = self.reserved.get(owner)
         if reserved is None:
-            reserved = self._known_reserved.get(owner, {})
+            reserved = self._known_reserved.get(owner, Holdings())
         state = self._state(owner, thread)
         now = self._context.clock()
-        return Draft(owner, state, now, self._size + len(self._entries), dict(reserved))
+        return Draft(owner, state, now, self._size + len(self._entries), reserved.copy())
 
     def _merge(self, draft: Draft) -> None:
         for section, rows in draft.doc.items():
@@ -453,7 +459,7 @@ class Batch:
         self.points, self.points_after = mark.points, mark.points_after
 
     def _cancel_out(self) -> None:
-        """A slot reserved and given back within one batch never reaches the table."""
+        """What is reserved and given back within one batch never reaches the table."""
         freed = {(row["owner"], row["mid"]) for row in self._rows.get("unbook", ())}
         for section in ("reserve", "consume") if freed else ():
             rows = self._rows.get(section, [])
@@ -462,6 +468,10 @@ class Batch:
         if released:
             reserve = self._rows.get("reserve", [])
             self._rows["reserve"] = [row for row in reserve if (row["owner"], row["mid"]) not in released]
+        held = {(row["owner"], row["mid"]) for row in self._rows.get("free_holds", ())}
+        for section in ("holds", "consume_holds") if held else ():
+            rows = self._rows.get(section, [])
+            self._rows[section] = [row for row in rows if (row["owner"], row["mid"]) not in held]
 
 
 def _begins(item: Item) -> bool:

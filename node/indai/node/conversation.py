@@ -7,22 +7,26 @@ the host whose answer is the next event. Nothing is visible outside until the ba
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from indai.ledger.entries import prepare, prepare_decision
-from indai.node import compose, views
+from indai.node import compose
 from indai.node.agents import Agent
 from indai.node.compose import Letterhead, Written
 from indai.node.draft import Draft, ThreadState
-from indai.node.effects import CalendarWrite
-from indai.node.host import Answer, Host, title_prefix
+from indai.node.effects import CALENDAR_PUT, CalendarWrite
+from indai.node.host import title_prefix
 from indai.node.inbound import Inbound
+from indai.node.kinds import words
+from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.node.outbox import Outgoing
 from indai.protocol.envelope import parse_envelope
-from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.errors import Reason
+from indai.protocol.kinds.base import Holding, Money, Slot, Stock
 from indai.protocol.leaf import LeafKind
-from indai.protocol.messages import MeetTerms, MeetWish, Message, Move, ReceiptBody, Terms, Wish
+from indai.protocol.messages import Message, Move, ReceiptBody, Terms, Wish
 from indai.protocol.negotiation import OfferState
 from indai.protocol.party import step
 from indai.protocol.party_state import (
@@ -59,10 +63,14 @@ _OUTCOMES: dict[int, Outcome] = {
     policy_pb2.OUTCOME_ASK: Outcome.ASK,
     policy_pb2.OUTCOME_REFUSE: Outcome.REFUSE,
 }
+UNSUPPORTED = Reason.UNSUPPORTED.name
 _SENTENCES = {
     "POLICY_DENIED": "That can't be arranged.",
     "NO_COMMON_SLOT": "No time in these windows is free.",
+    "NOT_AVAILABLE": "That is not to be had.",
+    UNSUPPORTED: "This agent does not do that.",
 }
+_NO_DECISION = "No time that you share is free."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ class Desk:
     agent: Agent
     peer: str
     letterhead: Callable[[], Awaitable[Letterhead]]
-    host: Host
+    kinds: Mapping[str, KindModule]
     ledger: str
 
 
@@ -110,8 +118,10 @@ class Conversation:
     async def receive(self, inbound: Inbound) -> None:
         """Take a verified message: the rules first, then its row, then what follows from it."""
         draft, message = self._draft, inbound.message
-        if message.move is Move.OFFER:
-            _check_uid(message)
+        if message.move is Move.OFFER and isinstance(message.body, Terms):
+            module = self._desk.kinds.get(message.body.kind)
+            if module is not None:
+                module.check_offer(message)
         before = draft.state.side if draft.state else None
         event = Received(message)
         side, effects = step(before, event, draft.now_ms)
@@ -151,8 +161,9 @@ class Conversation:
         columns = {
             "owner": draft.owner,
             "peer": self._desk.peer,
+            "kind": body.kind if isinstance(body, Wish | Terms) else None,
             "outgoing": side.role is Role.INITIATOR,
-            "title": body.title if isinstance(body, MeetWish | MeetTerms) else "",
+            "title": body.about() if isinstance(body, Wish | Terms) else "",
             "mid": None,
             "words": "",
             "receipt_log": "",
@@ -184,26 +195,27 @@ class Conversation:
                 return await self._send(effect)
             case AskOwner(terms, deadline_ms):
                 self._ask_owner(terms, deadline_ms)
-            case Consume():
-                draft.add("consume", mid=draft.thread.columns["reserved_mid"])
-            case Release():
-                self._release()
+            case Consume(terms):
+                self._give(draft.thread.columns["reserved_mid"], terms, "consume", "consume_holds")
+            case Release(terms):
+                self._release(terms)
             case Commit(mid):
                 self._commit(mid)
             case Enact(terms):
-                self._write_calendar(_meeting(terms))
+                deal = self._deal(terms)
+                self._effects(self._module(terms).enact(deal))
             case Undo(terms):
-                self._write_calendar(_meeting(terms), cancelled=True)
+                deal = self._deal(terms)
+                self._effects(self._module(terms).undo(deal))
             case Record(mid):
                 self._record(mid)
-            case Unbook():
-                self._unbook()
+            case Unbook(terms):
+                self._unbook(terms)
             case Remind(terms):
-                meeting = _meeting(terms)
-                begins = views.when(meeting.start_ms, meeting.end_ms, self._desk.agent.zone)
-                draft.journal("reminder", "SOON", f"{meeting.title} with {self._desk.peer}: {begins}")
-            case Tell(words):
-                draft.set(words=words)
+                begins = words.reminder(self._desk.peer, terms, self._desk.agent.zone)
+                draft.journal("reminder", "SOON", begins)
+            case Tell(said):
+                draft.set(words=said)
             case Resend(mid):
                 draft.add("outbox", mid=mid, move=Move.RECEIPT.value, recipient=self._desk.peer)
                 draft.resends = True
@@ -212,18 +224,16 @@ class Conversation:
         return None
 
     async def _consult(self, consult: Consult) -> HostAnswers:
-        owner, peer = self._desk.agent.owner, self._desk.peer
-        side, host, reserved = self._draft.thread.side, self._desk.host, self._draft.reserved
-        outgoing = side.role is Role.INITIATOR
-        if isinstance(consult.terms, MeetTerms):
-            answer = await host.terms(owner, peer, consult.terms, reserved, outgoing=outgoing)
-        elif not isinstance(consult.terms, MeetWish):
-            return HostAnswers(Outcome.REFUSE, reason=Reason.UNSUPPORTED.name)
+        said, module = consult.terms, self._desk.kinds.get(consult.terms.kind)
+        if module is None:
+            self._draft.journal("decision", UNSUPPORTED, "This node does not do that.")
+            return HostAnswers(Outcome.REFUSE, reason=UNSUPPORTED, sentence=_SENTENCES[UNSUPPORTED])
+        if isinstance(said, Terms):
+            answer = await module.sign(self._case(), said)
         elif consult.question is Question.CHOOSE_TERMS:
-            uid = f"{side.thread_id.hex()}@{self._desk.agent.owner.replace('/', '.')}"
-            answer = await host.slot(owner, peer, consult.terms, reserved, uid)
+            answer = await module.choose(self._case(), said)
         else:
-            answer = await host.wish(owner, peer, consult.terms, reserved)
+            answer = await module.propose(self._case(), said)
         outcome = _OUTCOMES[answer.outcome]
         # What our owner asked for in so many words needs no second asking; a refusal still stands.
         approved = consult.approved or (
@@ -237,23 +247,28 @@ class Conversation:
             return HostAnswers(outcome, reason=answer.reason, sentence=_SENTENCES.get(answer.reason, ""))
         return HostAnswers(outcome, answer.terms or answer.wish)
 
-    def _is_wanted(self, terms: MeetWish | MeetTerms) -> bool:
-        """Whether our owner asked for just this: their own wish, or a slot within it in its own words. What
-        the peer put in its place (another length, time, title or place) they never asked for."""
+    def _case(self) -> Case:
+        draft, agent = self._draft, self._desk.agent
+        side = draft.thread.side
+        outgoing = side.role is Role.INITIATOR
+        return Case(agent.owner, self._desk.peer, outgoing, agent.zone, side, draft.reserved, draft.now_ms)
+
+    def _is_wanted(self, said: Wish | Terms) -> bool:
+        """Whether our owner asked for just this: their own wish or terms, or what their wish is a yes to."""
         side = self._draft.thread.side
         if side.role is not Role.INITIATOR or side.thread is None:
             return side.role is Role.INITIATOR
-        wish = side.thread.messages[0].body
-        if not isinstance(wish, MeetWish) or not isinstance(terms, MeetTerms):
+        wish = side.thread.subject_matter
+        if not isinstance(wish, Wish) or not isinstance(said, Terms):
             return False
-        return wish.admits(terms) and (wish.title, wish.place) == (terms.title, terms.place)
+        return self._module(said).is_wanted(wish, said)
 
     def _note(self, answer: Answer, outcome: Outcome, approved: bool) -> None:
-        words = answer.decision.words if answer.decision else "No time that you share is free."
+        why = answer.decision.words if answer.decision else answer.words or _NO_DECISION
         if approved:
             own = self._draft.thread.side.role is Role.INITIATOR
-            words += " You asked for it yourself." if own else " You said yes."
-        self._draft.journal("decision", outcome.value if answer.decision else answer.reason, words)
+            why += " You asked for it yourself." if own else " You said yes."
+        self._draft.journal("decision", outcome.value if answer.decision else answer.reason, why)
 
     async def _send(self, send: Send) -> Sent:
         draft = self._draft
@@ -298,11 +313,12 @@ class Conversation:
         draft, message = self._draft, written.message
         asked = self._consulted.answer.decision if self._consulted else None
         prefix = title_prefix(asked.obligations) if asked else ""
+        limit_minor = self._consulted.answer.limit_minor if self._consulted else None
         decision = self._decided(message)
         self.keep(message, written.envelope.raw, written.header_id, outgoing=True, decision=decision)
-        if isinstance(message.body, MeetTerms) and message.move in (Move.OFFER, Move.ACCEPT):
-            draft.add("reserve", mid=message.mid, start_ms=message.body.start_ms, end_ms=message.body.end_ms)
-            draft.reserved[message.mid] = (message.body.start_ms, message.body.end_ms)
+        if isinstance(message.body, Terms) and message.move in (Move.OFFER, Move.ACCEPT):
+            for holding in message.body.holdings(first=message.move is Move.OFFER):
+                self._hold(message.mid, holding, limit_minor)
             draft.set(reserved_mid=message.mid, title_prefix=prefix)
         if message.move is Move.OFFER:
             draft.add("offers", mid=message.mid, expires_ms=message.expires_at_ms)
@@ -367,11 +383,36 @@ class Conversation:
         if agreed is not None and agreed.supersedes:
             self._draft.succeeded = (agreed.supersedes, mid)
 
-    def _release(self) -> None:
+    def _hold(self, mid: bytes, holding: Holding, limit_minor: int | None) -> None:
+        """One row for each thing that our signature needs; the tables refuse what is not to be had."""
+        draft, peer = self._draft, self._desk.peer
+        day = datetime.fromtimestamp(draft.now_ms / 1000, self._desk.agent.zone).date().isoformat()
+        draft.reserved.add(mid, holding, day, peer)
+        match holding:
+            case Slot(start_ms, end_ms):
+                draft.add("reserve", mid=mid, start_ms=start_ms, end_ms=end_ms)
+            case Stock(item, quantity, start_ms, end_ms):
+                span = {"start_ms": start_ms, "end_ms": end_ms}
+                draft.add("holds", mid=mid, item=item, quantity=quantity, peer=peer, **span)
+            case Money(amount_minor, currency):
+                money = {"amount_minor": amount_minor, "currency": currency, "day": day}
+                draft.add("holds", mid=mid, peer=peer, limit_minor=limit_minor, **money)
+
+    def _give(self, mid: bytes, terms: Terms, slot: str, hold: str, **columns: bool) -> None:
+        """A row in section `slot` or `hold` for each thing that our signature under `mid` holds."""
+        side = self._draft.thread.side
+        offer = side.thread.find(mid, Move.OFFER) if side.thread else None
+        for holding in terms.holdings(first=offer is not None and offer.sender == side.owner):
+            if isinstance(holding, Slot):
+                self._draft.add(slot, mid=mid)
+            else:
+                self._draft.add(hold, mid=mid, **columns)
+
+    def _release(self, terms: Terms) -> None:
         draft = self._draft
         mid = draft.thread.columns["reserved_mid"]
-        draft.add("release", mid=mid)
-        draft.reserved.pop(mid, None)
+        self._give(mid, terms, "release", "free_holds", consumed=False)
+        draft.reserved.pop(mid)
         draft.set(reserved_mid=None)
 
     def _record(self, mid: bytes) -> None:
@@ -379,17 +420,19 @@ class Conversation:
         draft = self._draft
         draft.record(prepare(draft.owner, mid, LeafKind.COMMITMENT, self._events[mid], draft.now_ms))
 
-    def _unbook(self) -> None:
+    def _unbook(self, terms: Terms) -> None:
         draft = self._draft
         mid = draft.thread.columns["mid"]
-        draft.add("unbook", mid=mid)
-        draft.reserved.pop(mid, None)
+        self._give(mid, terms, "unbook", "free_holds", consumed=True)
+        draft.reserved.pop(mid)
 
     def _ask_owner(self, terms: Wish | Terms, deadline_ms: int) -> None:
-        if not isinstance(terms, MeetTerms):
+        if not isinstance(terms, Terms):
             raise RuntimeError("an owner is asked about concrete terms only")
         draft, agent = self._draft, self._desk.agent
-        shown = views.terms_text(self._desk.peer, terms, agent.zone)
+        thread = draft.thread.side.thread
+        offered = thread is not None and thread.offer is not None
+        shown = words.shown(self._desk.peer, terms, agent.zone, gives=not offered)
         decision = self._consulted.answer.decision if self._consulted else None
         bound = "\n".join(
             (
@@ -410,45 +453,33 @@ class Conversation:
             created_ms=draft.now_ms,
         )
 
-    def _write_calendar(self, terms: MeetTerms, *, cancelled: bool = False) -> None:
+    def _module(self, terms: Terms) -> KindModule:
+        module = self._desk.kinds.get(terms.kind)
+        if module is None:
+            raise RuntimeError(f"no {terms.kind} is made here")
+        return module
+
+    def _deal(self, terms: Terms) -> Deal:
         draft, side = self._draft, self._draft.thread.side
+        columns = draft.thread.columns
         offerer = draft.owner if side.offer is not None else self._desk.peer
-        doc = {
-            "uid": terms.ical_uid,
-            "start_ms": terms.start_ms,
-            "end_ms": terms.end_ms,
-            "summary": draft.thread.columns["title_prefix"] + terms.title,
-            "organizer": offerer,
-            "attendees": [draft.owner, self._desk.peer],
-            "description": f"Agreed by your agent with {self._desk.peer}.",
-            "location": terms.place,
-            "stamp_ms": draft.now_ms,
-            "sequence": int(cancelled),
-            "cancelled": cancelled,
-        }
-        key = f"{terms.ical_uid}#cancelled" if cancelled else terms.ical_uid
-        draft.add(
-            "effects",
-            key=key,
-            kind="calendar-put",
-            thread=side.thread_id,
-            created_ms=draft.now_ms,
-            doc=doc,
+        return Deal(
+            draft.owner,
+            self._desk.peer,
+            offerer,
+            side.thread_id,
+            columns["mid"],
+            terms,
+            columns["title_prefix"],
+            draft.now_ms,
         )
-        draft.effects.append(CalendarWrite(draft.owner, side.thread_id, key, doc))
 
-
-def _meeting(terms: Terms) -> MeetTerms:
-    if not isinstance(terms, MeetTerms):
-        raise RuntimeError(f"no {terms.kind} is made here")
-    return terms
-
-
-def _check_uid(offer: Message) -> None:
-    """The offerer chooses the event's UID; it must be of this thread, so that it can name neither another
-    meeting nor an event of the owner's own, which the meeting could then not stand beside."""
-    terms = offer.body
-    if isinstance(terms, MeetTerms) and offer.thread.hex() not in terms.ical_uid:
-        raise ProtocolError(
-            Reason.MALFORMED, "The iCalendar UID does not hold the id of its thread.", rule="NEG-04"
-        )
+    def _effects(self, rows: Sequence[EffectRow]) -> None:
+        """What follows outside, as rows; events for a calendar are handed to their writer after COMMIT."""
+        draft, thread = self._draft, self._draft.thread.side.thread_id
+        for row in rows:
+            draft.add(
+                "effects", key=row.key, kind=row.kind, thread=thread, created_ms=draft.now_ms, doc=row.doc
+            )
+            if row.kind == CALENDAR_PUT:
+                draft.effects.append(CalendarWrite(draft.owner, thread, row.key, row.doc))

@@ -13,13 +13,15 @@ from typing import Any
 from indai.ledger.entries import Entry, seal
 from indai.ledger.vault import Vault
 from indai.node.effects import CalendarWrite
+from indai.node.holdings import Holdings
+from indai.node.kinds import words
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Row, hexed
-from indai.protocol.messages import MeetTerms
+from indai.protocol.kinds.meet import MEET
+from indai.protocol.kinds.table import KINDS
+from indai.protocol.messages import Terms, Wish
 from indai.protocol.party import wakes_at
 from indai.protocol.party_state import Side
-
-Reserved = dict[bytes, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class ThreadState:
         side = self.side
         offer = side.thread.offer if side.thread else None
         terms = offer.body if offer else side.terms
-        slot = (terms.start_ms, terms.end_ms) if isinstance(terms, MeetTerms) else (None, None)
+        slot = words.span(terms if isinstance(terms, Wish | Terms) else None)
         return self.columns | {
             "thread": side.thread_id,
             "phase": side.phase.value,
@@ -58,6 +60,11 @@ class ThreadState:
         """The columns as they are stored."""
         row = self.view() | {"side": self.side.to_json(), "wake_ms": wakes_at(self.side)}
         return row | {name: hexed(row[name]) for name in ("thread", "mid", "reserved_mid")}
+
+
+def intent_of(state: ThreadState) -> str:
+    """What keys and delegations call the kind of this thread."""
+    return KINDS[state.columns["kind"] or MEET.name].intent
 
 
 def ledger_rows(entries: Sequence[Entry], vault: Vault) -> list[Row]:
@@ -86,7 +93,7 @@ class Draft:
     state: ThreadState | None
     now_ms: int
     next_index: int
-    reserved: Reserved
+    reserved: Holdings
     doc: dict[str, list[Row]] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     sends: list[Outgoing] = field(default_factory=list)

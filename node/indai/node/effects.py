@@ -22,6 +22,7 @@ from indai.node.recall import Recall
 from indai.node.store import Key, Store
 from indai.protocol.errors import IndaiError, Refused
 
+CALENDAR_PUT = "calendar-put"
 RETRY_S = 5.0
 # A file rests this long after a write, for each file that is busy: under load, deals are written together.
 REST_S = 0.05
@@ -77,6 +78,7 @@ class Effects:
         async with self._store.scope(*owners) as connection:
             rows = await connection.fetch(
                 "SELECT owner, thread, key, doc FROM node.effects WHERE owner = ANY($1) AND NOT done"
+                " AND kind = 'calendar-put'"
                 " ORDER BY created_ms",
                 owners,
             )

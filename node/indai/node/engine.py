@@ -24,14 +24,15 @@ import structlog
 from indai.node import faults
 from indai.node.batch import Batch, Context, states_of
 from indai.node.crowd import Crowd
-from indai.node.draft import Reserved, ThreadState
+from indai.node.draft import ThreadState
 from indai.node.effects import Effects
+from indai.node.holdings import Holdings
 from indai.node.inbound import Inbound
 from indai.node.items import Act, Answered, Approval, Deliver, Erasure, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.store import Key, Store
 from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused, Unavailable
-from indai.protocol.messages import MeetWish
+from indai.protocol.messages import Terms, Wish
 from indai.protocol.party_state import OwnerActs
 
 MAX_BATCH = 64
@@ -54,7 +55,7 @@ class Engine:
         self._size = size
         self._queue: asyncio.Queue[Item] = asyncio.Queue(MAX_QUEUE)
         self._threads: OrderedDict[Key, ThreadState] = OrderedDict()
-        self._reserved: dict[str, Reserved] = {}
+        self._reserved: dict[str, Holdings] = {}
         self._crowds: dict[str, Crowd] = {}
         self._requests: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._watchers: dict[Key, set[asyncio.Event]] = {}
@@ -82,7 +83,7 @@ class Engine:
         return result
 
     async def start(
-        self, owner: str, peer: str, wish: MeetWish, request_id: str, supersedes: bytes = b""
+        self, owner: str, peer: str, wish: Wish | Terms, request_id: str, supersedes: bytes = b""
     ) -> bytes:
         """Begin a negotiation; its thread id, also when the request was made before.
 

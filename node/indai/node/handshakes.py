@@ -17,6 +17,7 @@ import structlog
 from indai.client.resolver import Resolver
 from indai.node.agents import Agents
 from indai.node.inbound import MAX_HEAD_AGE_MS, Gate
+from indai.node.kinds.served import INTENTS
 from indai.protocol import header as rules
 from indai.protocol import hello
 from indai.protocol.envelope import payload_type, seal
@@ -27,7 +28,7 @@ from indai.v1 import envelope_pb2
 
 Value = TypeVar("Value")
 
-OWN = Card(versions=(1,), intents=("meet",))
+OWN = Card(versions=(1,), intents=INTENTS)
 MAX_REMEMBERED = 20_000
 
 log = structlog.get_logger(__name__)
@@ -108,7 +109,7 @@ class Handshakes:
     async def _written(self, owner: str, peer: str, card: Card, now: int) -> bytes:
         own = await self._resolver.resolve(owner, max_age_ms=MAX_HEAD_AGE_MS)
         other = await self._resolver.resolve(peer, max_age_ms=MAX_HEAD_AGE_MS)
-        key = self._agents.get(owner).signing_key(own, now, "meet")
+        key = self._agents.get(owner).signing_key(own, now, "")
         header = envelope_pb2.Header(
             id=rules.new_id(now, os.urandom(rules.RANDOM_BYTES)),
             network=self._resolver.policy.network,

@@ -1,4 +1,4 @@
-"""What the owner's own side says: policy and calendar, asked before anything is signed.
+"""What the owner's own side says to a meeting: policy and calendar, asked before anything is signed.
 
 Pure negotiation (`indai.protocol.party`) raises a question; this answers it. Cedar judges every concrete
 slot; the allowed windows only keep us from proposing what it would refuse.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -16,6 +16,7 @@ from indai.node.agents import Agents
 from indai.node.calendar.busy import CalendarEvent
 from indai.node.calendar.preferences import Preferences, local_hours, room
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
+from indai.node.kinds.base import Answer
 from indai.node.meet_settings import Tastes
 from indai.node.policies import Policies
 from indai.protocol.messages import MeetTerms, MeetWish, Window
@@ -32,18 +33,6 @@ MAX_AHEAD_MS = 366 * 86_400_000  # of a wish that spans more, no more is looked 
 MAX_LOOK = 200  # free starts looked at to find them
 
 Reserved = Mapping[bytes, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The host's word. `decision` is what the policy said about the slot that was chosen, or the first
-    refused."""
-
-    outcome: int  # policy_pb2.Outcome
-    decision: policy_pb2.Decision | None = None
-    terms: MeetTerms | None = None
-    wish: MeetWish | None = None
-    reason: str = ""
 
 
 class Host:

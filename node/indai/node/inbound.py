@@ -8,7 +8,7 @@ lie there finds the wrong key, and the signature fails.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from indai.client.gossip import Heard
@@ -19,6 +19,7 @@ from indai.protocol import hello
 from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
+from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import Message, Payload, describe
 from indai.protocol.operations import Chain
 from indai.protocol.quoting import quoted
@@ -47,6 +48,15 @@ class Inbound:
     header_id: bytes
     peer_key: str
     proven: bool
+    authority: tuple[Chain, ...] = ()
+
+    def check_scope(self, intent: str, now_ms: int) -> None:
+        """Whether its signer may act in this kind of intent; raises ProtocolError. The gate has looked at
+        what the message itself says: a HOLD or an event is of its thread's kind.
+        """
+        if self.authority:
+            self.authority[-1].key_valid_at(self.peer_key, now_ms, intent)
+            check_delegation(self.authority, intent, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +105,10 @@ class Gate:
                 rule="HDR-03",
             )
         signers = await self._signers(payload, envelope)
+        intent = _intent(payload)
+        path: Sequence[Chain] = ()
         for index, (handle, subject, key_id) in enumerate(signers):
-            await self._verify(envelope, index, handle, subject, key_id, now_ms)
+            path = await self._verify(envelope, index, handle, subject, key_id, now_ms, intent)
         rules.check_network(header.network, self._resolver.policy.network)
         own = await self._resolver.resolve(claim.owner, max_age_ms=MAX_HEAD_AGE_MS)
         rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
@@ -106,7 +118,10 @@ class Gate:
             self._hear(Heard(claim.peer, header.registry_size, header.registry_root))
         message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
         proven = caller_spki is not None and await self._is_node_of(claim.peer, caller_spki)
-        return Inbound(claim.owner, claim.peer, envelope, payload, message, header.id, signers[-1][2], proven)
+        signer = signers[-1][2]
+        return Inbound(
+            claim.owner, claim.peer, envelope, payload, message, header.id, signer, proven, tuple(path)
+        )
 
     async def check_hello(
         self, raw: bytes, caller_spki: bytes | None, now_ms: int
@@ -150,8 +165,16 @@ class Gate:
         return named
 
     async def _verify(
-        self, envelope: Envelope, index: int, handle: str, subject: str, key_id: str, now_ms: int
-    ) -> None:
+        self,
+        envelope: Envelope,
+        index: int,
+        handle: str,
+        subject: str,
+        key_id: str,
+        now_ms: int,
+        intent: str = "",
+    ) -> Sequence[Chain]:
+        """The signature counts; who is answerable for it, from the handle that is nobody's sub-agent on."""
         try:
             record: Resolved = await self._resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
         except (NotFound, InvalidInput):
@@ -165,13 +188,14 @@ class Gate:
                     Reason.STALE_HEAD, f"{handle} has no key {quoted(key_id)} that is known here yet."
                 )
             record = await self._resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
-        record.chain.key_valid_at(key_id, now_ms, "meet")
+        record.chain.key_valid_at(key_id, now_ms, intent)
         key = record.chain.agent_key(key_id)
         if key is None:
             raise ProtocolError(Reason.UNKNOWN_KEY, f"{handle} has no key {quoted(key_id)}.")
         verify_signature(envelope, index, key.public_key)
         path = await self._resolver.authority_of(record, max_age_ms=MAX_HEAD_AGE_MS)
-        check_delegation(path, "meet", now_ms)
+        check_delegation(path, intent, now_ms)
+        return path
 
     async def _refreshed(self) -> bool:
         """Read the registry's log for a key unknown here, but not for every liar: at most once in a while."""
@@ -195,6 +219,21 @@ def _parse(envelope: Envelope) -> Payload:
             Reason.UNKNOWN_TYPE, f"A peer may not send a message of kind {envelope.kind}.", rule="ENV-03"
         )
     return strict_parse(payload_class, envelope.payload)
+
+
+def _intent(payload: Payload) -> str:
+    """The kind of intent that a message names; "" for one that is of its thread's."""
+    said: negotiation_pb2.Propose | negotiation_pb2.Counter | negotiation_pb2.Commitment
+    if isinstance(payload, negotiation_pb2.Commitment):
+        said = payload
+    elif isinstance(payload, negotiation_pb2.Move) and payload.WhichOneof("step") == "propose":
+        said = payload.propose
+    elif isinstance(payload, negotiation_pb2.Move) and payload.WhichOneof("step") == "counter":
+        said = payload.counter
+    else:
+        return ""
+    name = said.WhichOneof("terms")
+    return KINDS[name].intent if name else ""
 
 
 def _claim(payload: Payload, signatures: int) -> _Claim:

@@ -9,7 +9,7 @@ from typing import Any
 
 from indai.node.inbound import Inbound
 from indai.node.outbox import Outgoing
-from indai.protocol.messages import MeetWish
+from indai.protocol.messages import Terms, Wish
 from indai.protocol.party_state import OwnerActs
 
 
@@ -54,10 +54,10 @@ class Answered(Item):
 
 @dataclass(slots=True, eq=False)
 class Start(Item):
-    """The owner wants a meeting."""
+    """The owner wants something; with `supersedes` in place of that commitment."""
 
     peer: str = field(kw_only=True)
-    wish: MeetWish = field(kw_only=True)
+    wish: Wish | Terms = field(kw_only=True)
     request_id: str = field(kw_only=True)
     supersedes: bytes = field(default=b"", kw_only=True)  # mid of the commitment whose place this is to take
 

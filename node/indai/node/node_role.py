@@ -37,6 +37,8 @@ from indai.node.handshakes import Handshakes
 from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
+from indai.node.kinds.meet import Meetings
+from indai.node.kinds.served import by_kind
 from indai.node.meet_settings import Tastes
 from indai.node.memory_feed import MemoryFeed
 from indai.node.memory_service import OwnerMemoryServicer
@@ -143,9 +145,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         await tastes.load(agents)
         resolver = Resolver(plan.neighbours.registry, plan.network, clock, plan.data / "registry-head")
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
-        context = Context(
-            agents, resolver, Host(policies, agents, clock, tastes), clock, ledger.origin, store, vault
-        )
+        host = Host(policies, agents, clock, tastes)
+        kinds = by_kind([Meetings(host)])
+        context = Context(agents, resolver, host, kinds, clock, ledger.origin, store, vault)
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
         refusals = Refusals(store, agents, clock)
         stack.push_async_callback(refusals.close)
@@ -208,7 +210,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         operator = OperatorServicer(
             plan.handle, record, resolver, agents, policies, exporter, clock, lambda: outbox.waiting
         )
-        owners = OwnerServicer(store, agents, engine, effects, policies, exporter, ledger.origin, clock)
+        owners = OwnerServicer(
+            store, agents, engine, effects, policies, exporter, ledger.origin, clock, kinds
+        )
         yield NodeRole(
             peer,
             (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
 import asyncpg
@@ -17,10 +17,12 @@ from indai.node.engine import Engine
 from indai.node.exporting import Exporter
 from indai.node.policies import Policies
 from indai.node.store import Store
-from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused
 from indai.protocol.handles import Handle
 from indai.protocol.header import MID_BYTES
-from indai.protocol.messages import END_OF_TIME_MS, EventKind, MeetWish, Window, check_said
+from indai.protocol.kinds.meet import MEET
+from indai.protocol.kinds.table import KINDS, read_wish
+from indai.protocol.messages import END_OF_TIME_MS, EventKind, MeetWish, Terms, Window, Wish, check_said
 from indai.protocol.party_state import OwnerActs, Phase
 from indai.v1 import owner_pb2, owner_pb2_grpc
 
@@ -55,6 +57,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         exporter: Exporter,
         ledger: str,
         clock: Callable[[], int],
+        kinds: Collection[str],
     ) -> None:
         self._store = store
         self._agents = agents
@@ -64,6 +67,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self._exporter = exporter
         self._ledger = ledger
         self._clock = clock
+        self._kinds = kinds
 
     async def StartMeet(
         self, request: owner_pb2.StartMeetRequest, context: Any
@@ -77,6 +81,23 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         wish.check()
         thread = await self._engine.start(owner, peer, wish, request_id)
         return owner_pb2.StartMeetResponse(thread=await self._thread(owner, thread))
+
+    async def StartIntent(
+        self, request: owner_pb2.StartIntentRequest, context: Any
+    ) -> owner_pb2.StartIntentResponse:
+        """Begin with a wish of any kind that is served, or with terms that the owner offers."""
+        owner = caller(context).owner
+        request_id = _uuid(request.request_id)
+        peer = str(Handle.parse(request.peer))
+        said = _intent(request)
+        if said.kind not in self._kinds:
+            what = f"This node does not do {said.kind} yet."
+            raise Refused(Reason.UNSUPPORTED, what, hint=f"it does: {', '.join(self._kinds)}")
+        if request.wish.supersedes:
+            what = "What was agreed is not moved by beginning anew."
+            raise Refused(Reason.UNSUPPORTED, what, hint="a meeting is moved by its own call")
+        thread = await self._engine.start(owner, peer, said, request_id)
+        return owner_pb2.StartIntentResponse(thread=await self._thread(owner, thread))
 
     async def GetThread(
         self, request: owner_pb2.GetThreadRequest, context: Any
@@ -400,7 +421,7 @@ def _no_thread(text: str) -> NotFound:
 def _is_over(thread: owner_pb2.Thread) -> bool:
     if thread.state == owner_pb2.THREAD_STATE_COMMITTED:
         gone = (owner_pb2.COMMITMENT_STATE_CANCELLED, owner_pb2.COMMITMENT_STATE_SUPERSEDED)
-        return thread.in_calendar or thread.commitment_state in gone
+        return thread.kind != MEET.name or thread.in_calendar or thread.commitment_state in gone
     return thread.state in (
         owner_pb2.THREAD_STATE_REJECTED,
         owner_pb2.THREAD_STATE_WITHDRAWN,
@@ -415,6 +436,21 @@ def _uuid(text: str) -> str:
         raise InvalidInput(
             Reason.INVALID_ARGUMENT, "request_id must be a UUID.", fields={"request_id": "not a UUID"}
         ) from None
+
+
+def _intent(request: owner_pb2.StartIntentRequest) -> Wish | Terms:
+    """What the owner wants, checked as a peer's would be."""
+    name = request.WhichOneof("intent")
+    if name is None:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, "The request names no intent.")
+    try:
+        if name == "wish":
+            return read_wish(request.wish)
+        terms = KINDS[name].terms.from_pb(getattr(request, name))
+        terms.check()
+    except ProtocolError as error:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, error.message) from None
+    return terms
 
 
 def _mid(text: str) -> bytes:

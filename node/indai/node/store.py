@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
+from indai.node.holdings import Holdings, Spent
+from indai.protocol.kinds.base import Stock
 from indai.storage.migrations import Schema
 from indai.storage.pool import transaction, translate_errors
 from indai.tlog.append import fenced
@@ -33,11 +35,11 @@ _BYTEA = ("thread", "mid", "reserved_mid")
 @dataclass(slots=True)
 class Loaded:
     """What was read. `threads` holds each row with the newest signed bytes of its commitment; `reserved`
-    maps an owner to mid -> (start_ms, end_ms)."""
+    maps an owner to what they have promised or given."""
 
     clock_ms: int = 0
     threads: dict[Key, tuple[Row, bytes | None]] = field(default_factory=dict)
-    reserved: dict[str, dict[bytes, tuple[int, int]]] = field(default_factory=dict)
+    reserved: dict[str, Holdings] = field(default_factory=dict)
 
 
 def hexed(value: bytes | None) -> str | None:
@@ -66,7 +68,20 @@ class Store:
                 busy_owners,
                 busy_from_ms,
             )
-        return _sort(rows, busy_owners)
+        loaded = _sort(rows, busy_owners)
+        if busy_owners:
+            await self._load_holds(loaded, busy_owners, busy_from_ms)
+        return loaded
+
+    async def _load_holds(self, loaded: Loaded, owners: Sequence[str], from_ms: int) -> None:
+        with translate_errors():
+            rows = await self._pool.fetch("SELECT * FROM node.load_holds($1, $2)", owners, from_ms)
+        for owner, mid, item, quantity, start_ms, end_ms, currency, amount_minor, day, peer in rows:
+            held = loaded.reserved[owner]
+            if item is not None:
+                held.stock[mid] = Stock(item, quantity, start_ms, end_ms)
+            else:
+                held.money[mid] = Spent(amount_minor, currency, day, peer)
 
     async def apply(self, owners: Iterable[str], doc: Doc, epoch: int, size: int | None) -> int:
         """Write a batch in one transaction; returns the database's clock (ms) after COMMIT.
@@ -166,7 +181,7 @@ class Store:
 
 
 def _sort(rows: Sequence[asyncpg.Record], busy_owners: Sequence[str]) -> Loaded:
-    loaded = Loaded(reserved={owner: {} for owner in busy_owners})
+    loaded = Loaded(reserved={owner: Holdings() for owner in busy_owners})
     for what, owner, key, num1, num2, doc, raw in rows:
         match what:
             case "clock":
@@ -174,7 +189,7 @@ def _sort(rows: Sequence[asyncpg.Record], busy_owners: Sequence[str]) -> Loaded:
             case "thread":
                 loaded.threads[owner, key] = _row(doc), raw
             case "reserved":
-                loaded.reserved[owner][key] = (num1, num2)
+                loaded.reserved[owner].slots[key] = (num1, num2)
     return loaded
 
 

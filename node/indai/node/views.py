@@ -10,16 +10,18 @@ from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.node.inbound import PAYLOADS
+from indai.node.kinds import words
 from indai.protocol.envelope import parse_envelope
+from indai.protocol.kinds.meet import MEET
 from indai.protocol.lifecycle import History, State
 from indai.protocol.messages import (
     EventBody,
     HoldBody,
-    MeetTerms,
-    MeetWish,
     Message,
     ReceiptBody,
     RejectBody,
+    Terms,
+    Wish,
     describe,
 )
 from indai.protocol.party_state import Phase, Side
@@ -64,32 +66,6 @@ def milliseconds(moment: Timestamp) -> int:
     return moment.seconds * 1000 + moment.nanos // 1_000_000
 
 
-def when(start_ms: int, end_ms: int, zone: ZoneInfo) -> str:
-    """`Tue 24 Nov 2026, 10:00 to 10:30 (Asia/Kolkata)`; the second day is named when it differs."""
-    start, end = (datetime.fromtimestamp(ms / 1000, zone) for ms in (start_ms, end_ms))
-    until = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%a %-d %b, %H:%M}"
-    return f"{start:%a %-d %b %Y, %H:%M} to {until} ({zone.key})"
-
-
-def terms_text(peer: str, terms: MeetTerms, zone: ZoneInfo) -> str:
-    """The terms as they are shown to an owner: rendered from what is signed, a peer's text quoted."""
-    minutes = (terms.end_ms - terms.start_ms) // 60_000
-    lines = [
-        f"Meet {peer} for {minutes} min",
-        f"  {when(terms.start_ms, terms.end_ms, zone)}",
-        f"  about {quoted(terms.title)}",
-    ]
-    if terms.place:
-        lines.append(f"  at {quoted(terms.place)}")
-    if terms.cancel_until_ms:
-        until = datetime.fromtimestamp(terms.cancel_until_ms / 1000, zone)
-        lines.append(f"  cancelled by one side alone only until {until:%a %-d %b %Y, %H:%M}")
-    if terms.due_ms:
-        due = datetime.fromtimestamp(terms.due_ms / 1000, zone)
-        lines.append(f"  due {due:%a %-d %b %Y, %H:%M}")
-    return "\n".join(lines)
-
-
 def thread(row: Row, ledger: str) -> owner_pb2.Thread:
     """One row of node.threads, with `in_calendar`; `ledger` is the origin of our own ledger."""
     receipt = ours = None
@@ -103,7 +79,7 @@ def thread(row: Row, ledger: str) -> owner_pb2.Thread:
         thread_id=row["thread"].hex(),
         peer=row["peer"],
         state=STATES[Phase(row["phase"])],
-        kind="meet",
+        kind=row["kind"] or MEET.name,
         outgoing=row["outgoing"],
         title=row["title"],
         start_time=timestamp(row["start_ms"]),
@@ -185,13 +161,8 @@ def journal_entry(row: Row) -> owner_pb2.JournalEntry:
 def _words(seen: Message, zone: ZoneInfo) -> str:
     """One line for the owner; a peer's own text is quoted."""
     match seen.body:
-        case MeetWish() as wish:
-            first = wish.windows[0]
-            count = f"{len(wish.windows)} windows, first " if len(wish.windows) > 1 else ""
-            about = f"{wish.duration_minutes} min, {quoted(wish.title)}"
-            return f"{about}: {count}{when(first.start_ms, first.end_ms, zone)}"
-        case MeetTerms() as terms:
-            return f"{when(terms.start_ms, terms.end_ms, zone)}, {quoted(terms.title)}"
+        case Wish() | Terms() as wanted:
+            return words.line(wanted, zone)
         case ReceiptBody() as receipt:
             return f"stands as entry {receipt.index} of {receipt.log}"
         case HoldBody() as hold:

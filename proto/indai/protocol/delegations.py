@@ -34,7 +34,8 @@ def check_delegation(
     amount: tuple[str, int] | None = None,
     spent: Spent | None = None,
 ) -> None:
-    """Check that the last of `path` may act in `kind` at `time_ms`, and spend `amount` (currency, units).
+    """Check that the last of `path` may act in `kind` at `time_ms` (with no kind: at all), and spend `amount`
+    (currency, units).
 
     `path` leads from a handle that is nobody's sub-agent down to the one that acts, each named by the one
     before. Raises ProtocolError: PERMISSION_DENIED, EXPIRED, UNKNOWN_PEER for another subject than the one
@@ -77,7 +78,7 @@ def _grant(above: Chain, below: Chain) -> Delegation:
 
 
 def _check_grant(grant: Delegation, kind: str, time_ms: int) -> None:
-    if kind not in grant.kinds:
+    if kind and kind not in grant.kinds:
         raise _denied(Reason.PERMISSION_DENIED, f"Nobody delegated {kind} to {grant.handle}")
     if not grant.valid_from_ms <= time_ms < grant.valid_until_ms:
         raise _denied(Reason.EXPIRED, f"The delegation to {grant.handle} is not valid at this time")

@@ -9,7 +9,9 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from indai.v1 import intents_pb2 as _intents_pb2
 from indai.v1 import ledger_pb2 as _ledger_pb2
+from indai.v1 import negotiation_pb2 as _negotiation_pb2
 from indai.v1 import policy_pb2 as _policy_pb2
 from indai.v1 import registry_pb2 as _registry_pb2
 import builtins as _builtins
@@ -190,6 +192,76 @@ class StartMeetResponse(_message.Message):
 Global___StartMeetResponse: _TypeAlias = StartMeetResponse  # noqa: Y015
 
 @_typing.final
+class StartIntentRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    WISH_FIELD_NUMBER: _builtins.int
+    PAY_FIELD_NUMBER: _builtins.int
+    BOOK_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Idempotency key, UUID text."""
+    peer: _builtins.str
+    """Handle of the other side."""
+    @_builtins.property
+    def wish(self) -> _negotiation_pb2.Propose:
+        """A wish, which supersedes nothing."""
+
+    @_builtins.property
+    def pay(self) -> _intents_pb2.PayTerms:
+        """A payment by the owner."""
+
+    @_builtins.property
+    def book(self) -> _intents_pb2.BookTerms:
+        """Something of the owner's stock."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        wish: _negotiation_pb2.Propose | None = ...,
+        pay: _intents_pb2.PayTerms | None = ...,
+        book: _intents_pb2.BookTerms | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["book", b"book", "intent", b"intent", "pay", b"pay", "wish", b"wish"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["book", b"book", "intent", b"intent", "pay", b"pay", "peer", b"peer", "request_id", b"request_id", "wish", b"wish"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_intent: _TypeAlias = _typing.Literal["wish", "pay", "book"]  # noqa: Y015
+    _WhichOneofArgType_intent: _TypeAlias = _typing.Literal["intent", b"intent"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_intent) -> _WhichOneofReturnType_intent | None: ...
+
+Global___StartIntentRequest: _TypeAlias = StartIntentRequest  # noqa: Y015
+
+@_typing.final
+class StartIntentResponse(_message.Message):
+    """The thread, as it stands after the first exchange."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def thread(self) -> Global___Thread:
+        """The thread."""
+
+    def __init__(
+        self,
+        *,
+        thread: Global___Thread | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thread", b"thread"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartIntentResponse: _TypeAlias = StartIntentResponse  # noqa: Y015
+
+@_typing.final
 class Thread(_message.Message):
     """One negotiation as its owner sees it."""
 
@@ -222,7 +294,7 @@ class Thread(_message.Message):
     state: Global___ThreadState.ValueType
     """Where it is."""
     kind: _builtins.str
-    """Kind of intent: `meet`."""
+    """Kind of intent: `meet`, `share`, `ask`, `request`, `pay`, `book`."""
     outgoing: _builtins.bool
     """True when our side started it."""
     title: _builtins.str

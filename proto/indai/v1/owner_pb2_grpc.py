@@ -40,6 +40,11 @@ class OwnerServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.StartMeetRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.StartMeetResponse.FromString,
                 _registered_method=True)
+        self.StartIntent = channel.unary_unary(
+                '/indai.v1.OwnerService/StartIntent',
+                request_serializer=indai_dot_v1_dot_owner__pb2.StartIntentRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.StartIntentResponse.FromString,
+                _registered_method=True)
         self.GetThread = channel.unary_unary(
                 '/indai.v1.OwnerService/GetThread',
                 request_serializer=indai_dot_v1_dot_owner__pb2.GetThreadRequest.SerializeToString,
@@ -138,6 +143,13 @@ class OwnerServiceServicer:
 
     def StartMeet(self, request, context):
         """Asks a peer's agent for a meeting. Idempotent by request_id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartIntent(self, request, context):
+        """Begins a negotiation of any kind that this node serves. Idempotent by request_id. UNSUPPORTED for another kind.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -279,6 +291,11 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     request_deserializer=indai_dot_v1_dot_owner__pb2.StartMeetRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.StartMeetResponse.SerializeToString,
             ),
+            'StartIntent': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartIntent,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.StartIntentRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.StartIntentResponse.SerializeToString,
+            ),
             'GetThread': grpc.unary_unary_rpc_method_handler(
                     servicer.GetThread,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.GetThreadRequest.FromString,
@@ -398,6 +415,33 @@ class OwnerService:
             '/indai.v1.OwnerService/StartMeet',
             indai_dot_v1_dot_owner__pb2.StartMeetRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.StartMeetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartIntent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OwnerService/StartIntent',
+            indai_dot_v1_dot_owner__pb2.StartIntentRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.StartIntentResponse.FromString,
             options,
             channel_credentials,
             insecure,

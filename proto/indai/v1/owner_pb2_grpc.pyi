@@ -35,6 +35,8 @@ class OwnerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> OwnerServiceAsyncStub: ...
     StartMeet: _grpc.UnaryUnaryMultiCallable[_owner_pb2.StartMeetRequest, _owner_pb2.StartMeetResponse]
     """Asks a peer's agent for a meeting. Idempotent by request_id."""
+    StartIntent: _grpc.UnaryUnaryMultiCallable[_owner_pb2.StartIntentRequest, _owner_pb2.StartIntentResponse]
+    """Begins a negotiation of any kind that this node serves. Idempotent by request_id. UNSUPPORTED for another kind."""
     GetThread: _grpc.UnaryUnaryMultiCallable[_owner_pb2.GetThreadRequest, _owner_pb2.GetThreadResponse]
     """One thread with every message of it."""
     ListThreads: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListThreadsRequest, _owner_pb2.ListThreadsResponse]
@@ -83,6 +85,8 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartMeet: _aio.UnaryUnaryMultiCallable[_owner_pb2.StartMeetRequest, _owner_pb2.StartMeetResponse]  # type: ignore[assignment]
     """Asks a peer's agent for a meeting. Idempotent by request_id."""
+    StartIntent: _aio.UnaryUnaryMultiCallable[_owner_pb2.StartIntentRequest, _owner_pb2.StartIntentResponse]  # type: ignore[assignment]
+    """Begins a negotiation of any kind that this node serves. Idempotent by request_id. UNSUPPORTED for another kind."""
     GetThread: _aio.UnaryUnaryMultiCallable[_owner_pb2.GetThreadRequest, _owner_pb2.GetThreadResponse]  # type: ignore[assignment]
     """One thread with every message of it."""
     ListThreads: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListThreadsRequest, _owner_pb2.ListThreadsResponse]  # type: ignore[assignment]
@@ -134,6 +138,14 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.StartMeetResponse, _abc.Awaitable[_owner_pb2.StartMeetResponse]]:
         """Asks a peer's agent for a meeting. Idempotent by request_id."""
+
+    @_abc_1.abstractmethod
+    def StartIntent(
+        self,
+        request: _owner_pb2.StartIntentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.StartIntentResponse, _abc.Awaitable[_owner_pb2.StartIntentResponse]]:
+        """Begins a negotiation of any kind that this node serves. Idempotent by request_id. UNSUPPORTED for another kind."""
 
     @_abc_1.abstractmethod
     def GetThread(

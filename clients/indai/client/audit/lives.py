@@ -17,6 +17,7 @@ from indai.client.audit.twowords import TwoWords
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import MAX_SKEW_MS
+from indai.protocol.kinds.table import kind_of
 from indai.protocol.lifecycle import History, apply, body_of, committed, deed_of, named_by
 from indai.protocol.messages import END_OF_TIME_MS, Message, Terms
 from indai.protocol.wire import strict_parse
@@ -69,7 +70,8 @@ class Lives:
             raise TypeError("a commitment without terms")
         deed = deed_of(offer.mid, offer.parties or (offer.sender, offer.recipient), offer.body)
         flaws: list[Flaw] = []
-        counted = [one for one in said.values() if self._signed(one, flaws)]
+        intent = kind_of(offer.body).intent
+        counted = [one for one in said.values() if self._signed(one, intent, flaws)]
         begun = committed(deed)
         for ledger in self._ledgers:
             for successor in ledger.successors.get(offer.mid, ()):
@@ -86,10 +88,10 @@ class Lives:
         for said in self._said.values():
             yield from said.values()
 
-    def _signed(self, one: Happened, flaws: list[Flaw]) -> bool:
+    def _signed(self, one: Happened, intent: str, flaws: list[Flaw]) -> bool:
         envelope = parse_envelope(one.raw)
         header = strict_parse(negotiation_pb2.Event, envelope.payload).header
-        faults = self._signatures.message(envelope, header, one.message.issued_at_ms)
+        faults = self._signatures.message(envelope, header, one.message.issued_at_ms, intent)
         for fault in faults:
             verdict = Verdict.CONTESTED if fault.contested else Verdict.INVALID
             words = f"{_name(one.message)}: {fault.words}."

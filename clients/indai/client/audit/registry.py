@@ -110,7 +110,7 @@ class KeyHistory:
                 _ended(versions, key_id) + MAX_HEAD_AGE_MS
             )
             return Judgement(key.public_key, fault, contested)
-        fault = self._undelegated(subject, scope, time_ms, time_ms, amount) if scope else ""
+        fault = self._undelegated(subject, scope, time_ms, time_ms, amount)
         # Who heard of the end of a delegation too late is not at fault.
         contested = bool(fault) and not self._undelegated(
             subject, scope, time_ms, time_ms - MAX_HEAD_AGE_MS, amount

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from indai.client.audit.registry import KeyHistory
 from indai.protocol.envelope import Envelope, verify_signature
 from indai.protocol.errors import ProtocolError
+from indai.protocol.kinds.table import KINDS
 from indai.v1 import negotiation_pb2
 from indai.v1.envelope_pb2 import Header
 
@@ -46,24 +47,25 @@ class SignatureCheck:
         """The network that messages must name."""
         return self._history.network if self._history else None
 
-    def message(self, envelope: Envelope, header: Header, time_ms: int) -> list[Fault]:
-        """Faults of a message signed by its sender alone."""
+    def message(self, envelope: Envelope, header: Header, time_ms: int, intent: str = "") -> list[Fault]:
+        """Faults of a message signed by its sender alone, in a thread of this kind of intent, if known."""
         if len(envelope.signatures) != 1:
             return [Fault("parties", f"{header.sender} alone signs this message")]
         signer = negotiation_pb2.Party(
             handle=header.sender, subject_id=header.sender_subject, key_id=header.key_id
         )
-        return self._signature(envelope, 0, signer, time_ms)
+        return self._signature(envelope, 0, signer, time_ms, intent)
 
     def commitment(
         self, envelope: Envelope, commitment: negotiation_pb2.Commitment, time_ms: int
     ) -> list[Fault]:
         """Faults of an OFFER (one signature) or an ACCEPT (all), in party order."""
-        parties = commitment.parties
+        parties, kind = commitment.parties, KINDS.get(commitment.WhichOneof("terms") or "")
+        intent = kind.intent if kind else ""
         faults = [
             fault
             for index, party in enumerate(parties[: len(envelope.signatures)])
-            for fault in self._signature(envelope, index, party, time_ms)
+            for fault in self._signature(envelope, index, party, time_ms, intent)
         ]
         header = commitment.header
         named = [(party.handle, party.subject_id) for party in parties[:2]]
@@ -77,14 +79,14 @@ class SignatureCheck:
         return faults
 
     def _signature(
-        self, envelope: Envelope, index: int, signer: negotiation_pb2.Party, time_ms: int
+        self, envelope: Envelope, index: int, signer: negotiation_pb2.Party, time_ms: int, intent: str
     ) -> list[Fault]:
         if envelope.signatures[index].keyid != signer.key_id:
             words = f"signature {index + 1} names another key than {signer.handle}'s {signer.key_id}"
             return [Fault("parties", words)]
         if self._history is None:
             return []
-        judged = self._history.judge(signer.handle, signer.subject_id, signer.key_id, time_ms, "meet")
+        judged = self._history.judge(signer.handle, signer.subject_id, signer.key_id, time_ms, intent)
         if judged.public_key and not self._verifies(envelope, index, judged.public_key):
             return [Fault("signature", f"the signature of {signer.handle} does not verify")]
         return [Fault("key", judged.fault, judged.contested)] if judged.fault else []

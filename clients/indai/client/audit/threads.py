@@ -12,6 +12,7 @@ from indai.client.exports import OUT, MessageLine
 from indai.protocol.envelope import Envelope, parse_envelope
 from indai.protocol.errors import IndaiError, ProtocolError, Reason
 from indai.protocol.header import check_form
+from indai.protocol.kinds.table import KINDS, kind_of
 from indai.protocol.messages import Message, Move, Payload, describe
 from indai.protocol.negotiation import Thread, apply, open_thread
 from indai.protocol.wire import strict_parse
@@ -93,12 +94,21 @@ class ThreadReader:
         if isinstance(payload, negotiation_pb2.Commitment):
             faults = self._signatures.commitment(envelope, payload, header.issued_at_ms)
         else:
-            faults = self._signatures.message(envelope, header, header.issued_at_ms)
+            faults = self._signatures.message(envelope, header, header.issued_at_ms, self._intent(payload))
         for fault in faults:
             self._findings.add(
                 Severity.INVALID, fault.check, place, f"In a thread: {fault.words}.", envelope.mid
             )
         return all(fault.contested for fault in faults)
+
+    def _intent(self, payload: Payload) -> str:
+        """The kind of intent that the thread is about, by its first message."""
+        if self._thread is not None:
+            return kind_of(self._thread.subject_matter).intent
+        name = None
+        if isinstance(payload, negotiation_pb2.Move):
+            name = payload.propose.WhichOneof("terms")
+        return KINDS[name].intent if name else ""
 
     def _advance(self, message: Message) -> None:
         if self._thread is None:

@@ -1,0 +1,52 @@
+"""What one owner has promised or given, in memory: slots, stock and money, by the mid of what was signed.
+
+The tables behind it refuse what is too much (`node.reservations`, `node.holds`); this is what policy and
+drafts reckon with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from indai.protocol.kinds.base import Holding, Slot, Stock
+
+Slots = dict[bytes, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Money that is reserved or spent: on which local day of the owner's (ISO 8601), for whom."""
+
+    amount_minor: int
+    currency: str
+    day: str
+    peer: str
+
+
+@dataclass(slots=True)
+class Holdings:
+    """Slots as (start_ms, end_ms), stock and money."""
+
+    slots: Slots = field(default_factory=dict)
+    stock: dict[bytes, Stock] = field(default_factory=dict)
+    money: dict[bytes, Spent] = field(default_factory=dict)
+
+    def copy(self) -> Holdings:
+        """One that can be changed by itself."""
+        return replace(self, slots=dict(self.slots), stock=dict(self.stock), money=dict(self.money))
+
+    def add(self, mid: bytes, holding: Holding, day: str, peer: str) -> None:
+        """What our signature under `mid` needs."""
+        if isinstance(holding, Slot):
+            self.slots[mid] = (holding.start_ms, holding.end_ms)
+        elif isinstance(holding, Stock):
+            self.stock[mid] = holding
+        else:
+            self.money[mid] = Spent(holding.amount_minor, holding.currency, day, peer)
+
+    def pop(self, mid: bytes | None) -> None:
+        """Given back."""
+        if mid is not None:
+            self.slots.pop(mid, None)
+            self.stock.pop(mid, None)
+            self.money.pop(mid, None)

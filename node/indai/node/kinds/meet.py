@@ -1,0 +1,89 @@
+"""`meet` on the node: slots out of calendar and policy (`indai.node.host`), events into the calendar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from indai.node.effects import CALENDAR_PUT
+from indai.node.host import Host
+from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
+from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.kinds.meet import MEET, MeetTerms, MeetWish
+from indai.protocol.messages import Message, Terms, Wish
+
+
+class Meetings(KindModule):
+    """Meetings of every owner of this node."""
+
+    kind = MEET
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def propose(self, case: Case, wish: Wish) -> Answer:
+        """Windows that are free and allowed, few and best first."""
+        return await self._host.wish(case.owner, case.peer, _wish(wish), case.held.slots)
+
+    async def choose(self, case: Case, wish: Wish) -> Answer:
+        """The best slot."""
+        uid = f"{case.side.thread_id.hex()}@{case.owner.replace('/', '.')}"
+        return await self._host.slot(case.owner, case.peer, _wish(wish), case.held.slots, uid)
+
+    async def sign(self, case: Case, terms: Terms) -> Answer:
+        """The slot is free and allowed."""
+        slots = case.held.slots
+        return await self._host.terms(case.owner, case.peer, _terms(terms), slots, outgoing=case.outgoing)
+
+    def enact(self, deal: Deal) -> Sequence[EffectRow]:
+        """The event, under its UID."""
+        return (_event(deal, cancelled=False),)
+
+    def undo(self, deal: Deal) -> Sequence[EffectRow]:
+        """The event, marked as cancelled."""
+        return (_event(deal, cancelled=True),)
+
+    def check_offer(self, offer: Message) -> None:
+        """The offerer chooses the event's UID; it must be of this thread, so that it can name neither another
+        meeting nor an event of the owner's own, which the meeting could then not stand beside."""
+        if isinstance(offer.body, MeetTerms) and offer.thread.hex() not in offer.body.ical_uid:
+            raise ProtocolError(
+                Reason.MALFORMED, "The iCalendar UID does not hold the id of its thread.", rule="NEG-04"
+            )
+
+    def is_wanted(self, wish: Wish, terms: Terms) -> bool:
+        """A slot within the wish in its own words. What the peer put in its place (another length, time,
+        title or place) they never asked for."""
+        if not isinstance(wish, MeetWish) or not isinstance(terms, MeetTerms):
+            return False
+        return wish.admits(terms) and (wish.title, wish.place) == (terms.title, terms.place)
+
+
+def _event(deal: Deal, *, cancelled: bool) -> EffectRow:
+    terms = _terms(deal.terms)
+    doc = {
+        "uid": terms.ical_uid,
+        "start_ms": terms.start_ms,
+        "end_ms": terms.end_ms,
+        "summary": deal.prefix + terms.title,
+        "organizer": deal.offerer,
+        "attendees": [deal.owner, deal.peer],
+        "description": f"Agreed by your agent with {deal.peer}.",
+        "location": terms.place,
+        "stamp_ms": deal.now_ms,
+        "sequence": int(cancelled),
+        "cancelled": cancelled,
+    }
+    key = f"{terms.ical_uid}#cancelled" if cancelled else terms.ical_uid
+    return EffectRow(key, CALENDAR_PUT, doc)
+
+
+def _wish(wish: Wish) -> MeetWish:
+    if not isinstance(wish, MeetWish):
+        raise RuntimeError(f"a {wish.kind} is no meeting")
+    return wish
+
+
+def _terms(terms: Terms) -> MeetTerms:
+    if not isinstance(terms, MeetTerms):
+        raise RuntimeError(f"a {terms.kind} is no meeting")
+    return terms
