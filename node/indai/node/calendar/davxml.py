@@ -88,8 +88,12 @@ def precondition(data: bytes) -> str:
 
 def path_of(href: str) -> str:
     """The path of an href, which may be absolute or not, in the one form in which paths are compared here:
-    percent signs only where they must be."""
-    return "/".join(quote(unquote(part), safe=_PLAIN) for part in urlsplit(href).path.split("/"))
+    percent signs only where they must be. Raises IndaiError(MALFORMED)."""
+    try:
+        path = urlsplit(href).path
+    except ValueError as error:
+        raise _unreadable(f"{href[:80]!r} is no address") from error
+    return "/".join(quote(unquote(part), safe=_PLAIN) for part in path.split("/"))
 
 
 def propfind(names: Iterable[str]) -> bytes:
