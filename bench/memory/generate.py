@@ -57,6 +57,11 @@ class Saying:
 
 def main() -> None:
     """Write the file beside this one."""
+    (HERE / "set.json").write_text(document(), "utf-8")
+
+
+def document() -> str:
+    """The whole file."""
     topics, fill = read(HERE / "topics.txt")
     rng = random.Random(SEED)
     conversations = [
@@ -66,10 +71,8 @@ def main() -> None:
         for split in ("tune", "score")
         for number, pair in enumerate(PAIRS, 1)
     ]
-    text = json.dumps(
-        {"format": "indai-memory-bench/1", "conversations": conversations}, ensure_ascii=False, indent=1
-    )
-    (HERE / "set.json").write_text(text + "\n", "utf-8")
+    written = {"format": "indai-memory-bench/1", "conversations": conversations}
+    return json.dumps(written, ensure_ascii=False, indent=1) + "\n"
 
 
 def read(path: Path) -> tuple[list[Topic], Lines]:
