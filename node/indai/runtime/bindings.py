@@ -1,0 +1,117 @@
+"""Composed bindings, cached in the process and dropped when any process applies a new version."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+import asyncpg
+import structlog
+from indai.protocol.errors import NotFound, Reason
+from indai.runtime.composed import MAX_BASES, Composed, compose, extended, version_for
+from indai.runtime.tiers import Agent, Binding, Human, Kind, Team, Tier, parse
+from indai.runtime.tierstore import CHANNEL, Row, TierStore
+
+log = structlog.get_logger(__name__)
+
+Found = TypeVar("Found", Binding, Human, Team, Agent)
+Pending = Mapping[tuple[Kind, str], Tier]
+"""Tiers that are being applied and not stored yet."""
+
+
+class Bindings:
+    """Composes bindings. `async with` listens for changes; without it nothing is cached."""
+
+    def __init__(self, pool: asyncpg.Pool, store: TierStore) -> None:
+        self._pool, self._store = pool, store
+        self._cached: dict[tuple[str, str, int | None], Composed] | None = None
+        self._listening: asyncpg.Connection | None = None
+
+    async def __aenter__(self) -> Bindings:
+        self._listening = await self._pool.acquire()
+        await self._listening.add_listener(CHANNEL, self._changed)
+        # A lost connection hears nothing more: then every turn reads its configuration.
+        self._listening.add_termination_listener(self._deaf)
+        self._cached = {}
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._cached = None
+        if self._listening is not None:
+            with contextlib.suppress(asyncpg.InterfaceError):
+                await self._listening.remove_listener(CHANNEL, self._changed)
+            await self._pool.release(self._listening)
+
+    async def at(self, routing_key: str, person: str) -> tuple[str, str, Composed] | None:
+        """Tenant, binding and its parts that answer at a number or host."""
+        found = await self._store.routed(routing_key)
+        return (*found, await self.of(*found, person)) if found else None
+
+    async def of(self, tenant: str, slug: str, person: str = "") -> Composed:
+        """A binding's parts for a person. Raises NotFound."""
+        binding = (await self._load(tenant, Kind.BINDING, slug, Binding, {}))[0]
+        key = (tenant, slug, version_for(binding, person))
+        if self._cached is not None and key in self._cached:
+            return self._cached[key]
+        made = await self.composed(tenant, binding, {}, key[2])
+        if self._cached is not None:
+            self._cached[key] = made
+        return made
+
+    async def composed(
+        self, tenant: str, binding: Binding, pending: Pending, version: int | None = None
+    ) -> Composed:
+        """The parts of `binding`, with `pending` in the place of what is stored."""
+        human, _ = await self._load(tenant, Kind.HUMAN, binding.human, Human, pending)
+        team, _ = await self._load(tenant, Kind.TEAM, binding.team, Team, pending)
+        agent, _ = await self._load(tenant, Kind.AGENT, binding.agent, Agent, pending)
+        if version is not None:
+            agent = await self._older(tenant, binding.agent, version)
+        return compose(binding, human, team, await self._whole(tenant, agent, pending))
+
+    async def _whole(self, tenant: str, agent: Agent, pending: Pending) -> Agent:
+        bases: list[Agent] = []
+        upper = agent
+        while upper.extends is not None and len(bases) <= MAX_BASES:
+            upper, _ = await self._load(tenant, Kind.AGENT, upper.extends, Agent, pending)
+            bases.append(upper)
+        return extended(agent, tuple(bases))
+
+    async def _older(self, tenant: str, slug: str, version: int) -> Agent:
+        row = await self._store.version(tenant, Kind.AGENT, slug, version)
+        if row is None:
+            raise _missing(Kind.AGENT, f"{slug} at version {version}", tenant)
+        tier = parse(Kind.AGENT, row.config, slug)
+        assert isinstance(tier, Agent)  # noqa: S101 - the kind says so
+        return tier
+
+    async def _load(
+        self, tenant: str, kind: Kind, slug: str, model: type[Found], pending: Pending
+    ) -> tuple[Found, int]:
+        row: Row | None = None
+        tier: Tier | None = pending.get((kind, slug))
+        if tier is None:
+            row = (await self._store.newest(tenant, [(kind, slug)])).get((kind, slug))
+            tier = parse(kind, row.config, f"{kind.value} {slug}") if row else None
+        if not isinstance(tier, model):
+            raise _missing(kind, slug, tenant)
+        return tier, row.version if row else 0
+
+    def _changed(self, connection: object, pid: int, channel: str, payload: str) -> None:
+        tenant = payload.partition("/")[0]
+        if self._cached is not None:
+            for key in [key for key in self._cached if key[0] == tenant]:
+                del self._cached[key]
+
+    def _deaf(self, connection: object) -> None:
+        if self._cached is not None:
+            self._cached = None
+            log.warning("changes of configurations are not heard any more; nothing is cached from now on")
+
+
+def _missing(kind: Kind, slug: str, tenant: str) -> NotFound:
+    name = "persona" if kind is Kind.HUMAN else kind.value
+    return NotFound(
+        Reason.NOT_FOUND, f"{tenant} has no {name} {slug}.", hint=f"see what there is: indai {name} list"
+    )
