@@ -39,6 +39,13 @@ SECTIONS = {
     "Think": {
         "llm": "indai.cli.llm:llm",
     },
+    "Run agents": {
+        "tenant": "indai.cli.tiers:tenant",
+        "persona": "indai.cli.tiers:persona",
+        "team": "indai.cli.tiers:team",
+        "agent": "indai.cli.tiers:agent",
+        "binding": "indai.cli.tiers:binding",
+    },
     "Prove": {
         "receipt": "indai.cli.receipt:receipt",
         "ledger": "indai.cli.ledger:ledger",

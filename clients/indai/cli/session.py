@@ -20,11 +20,13 @@ from indai.v1 import calendar_pb2
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
+from indai.v1.tiers_pb2_grpc import TierServiceStub
 
 if TYPE_CHECKING:
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+    from indai.v1.tiers_pb2_grpc import TierServiceAsyncStub
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,13 @@ async def operator_session(home: Home) -> AsyncIterator[OperatorServiceAsyncStub
     """The operator's service."""
     async with await owner_channel(home.running(), home.operator_token()) as channel:
         yield OperatorServiceStub(channel)
+
+
+@contextlib.asynccontextmanager
+async def tier_session(home: Home) -> AsyncIterator[TierServiceAsyncStub]:
+    """The operator's service for configurations."""
+    async with await owner_channel(home.running(), home.operator_token()) as channel:
+        yield TierServiceStub(channel)
 
 
 @contextlib.asynccontextmanager

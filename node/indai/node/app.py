@@ -76,6 +76,7 @@ from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
 from indai.registry.service import Registry
 from indai.registry.servicer import RegistryServicer
 from indai.registry.store import SCHEMA as REGISTRY
+from indai.runtime.tierstore import SCHEMA as RUNTIME
 from indai.storage.embedded import EmbeddedPostgres
 from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import DatabaseUrls, open_pool
@@ -105,7 +106,7 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "ledger": (TLOG, LEDGER),
     "llm": (LLM,),
     "memory": (MEMORY,),
-    "node": (TLOG, LEDGER, NODE),
+    "node": (TLOG, LEDGER, NODE, RUNTIME),
     "witness": (),
     "edge": (A2A,),
 }
@@ -225,7 +226,7 @@ async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asy
         urls = DatabaseUrls.from_server(await stack.enter_async_context(server))
         stack.callback(asyncio.create_task(_keep_running(server)).cancel)
     schemas = dict.fromkeys(schema for role in sorted(settings.roles) for schema in SCHEMAS[role])
-    schemas_in_order = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, A2A)
+    schemas_in_order = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, A2A)
     order = [schema for schema in schemas_in_order if schema in schemas]
     await migrate(urls.admin, order)
     pool = await open_pool(urls.app)

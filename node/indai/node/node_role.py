@@ -56,6 +56,9 @@ from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
 from indai.protocol.errors import IndaiError, Reason, Unavailable
+from indai.runtime.bindings import Bindings
+from indai.runtime.tier_service import TierServicer
+from indai.runtime.tierstore import TierStore
 from indai.tlog.append import take_over
 from indai.v1 import (
     calendar_pb2_grpc,
@@ -66,6 +69,7 @@ from indai.v1 import (
     peer_pb2,
     peer_pb2_grpc,
     registry_pb2,
+    tiers_pb2_grpc,
 )
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
@@ -206,6 +210,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.push_async_callback(changes.close)
 
         operators = auth.operator(_operator_token(plan.data))
+        tiers = TierStore(plan.pool)
+        bindings = await stack.enter_async_context(Bindings(plan.pool, tiers))
         exporter = Exporter(plan.neighbours.ledger, store, agents)
         operator = OperatorServicer(
             plan.handle, record, resolver, agents, policies, exporter, clock, lambda: outbox.waiting
@@ -229,6 +235,11 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 Service(
                     owner_pb2_grpc.add_OperatorServiceServicer_to_server,
                     operator,
+                    operators,
+                ),
+                Service(
+                    tiers_pb2_grpc.add_TierServiceServicer_to_server,
+                    TierServicer(tiers, bindings),
                     operators,
                 ),
                 *_llm_services(plan.neighbours.llm, agents, operators),

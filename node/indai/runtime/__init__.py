@@ -1,1 +1,1 @@
-"""The agent runtime: who speaks (HUMAN), what job they do (TEAM), how the model runs (AGENT), and the turn."""
+"""The agent runtime: who speaks (HUMAN), what job they do (TEAM), how the model runs (AGENT)."""

@@ -11,7 +11,7 @@ import structlog
 from indai.protocol.errors import NotFound, Reason
 from indai.runtime.composed import MAX_BASES, Composed, compose, extended, version_for
 from indai.runtime.tiers import Agent, Binding, Human, Kind, Team, Tier, parse
-from indai.runtime.tierstore import CHANNEL, Row, TierStore
+from indai.runtime.tierstore import CHANNEL, TierStore
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +26,8 @@ class Bindings:
     def __init__(self, pool: asyncpg.Pool, store: TierStore) -> None:
         self._pool, self._store = pool, store
         self._cached: dict[tuple[str, str, int | None], Composed] | None = None
+        self._known: dict[tuple[str, str], Binding] = {}
+        self._heard = 0  # changes so far: what was read across one is not kept
         self._listening: asyncpg.Connection | None = None
 
     async def __aenter__(self) -> Bindings:
@@ -50,22 +52,25 @@ class Bindings:
 
     async def of(self, tenant: str, slug: str, person: str = "") -> Composed:
         """A binding's parts for a person. Raises NotFound."""
-        binding = (await self._load(tenant, Kind.BINDING, slug, Binding, {}))[0]
+        binding = self._known.get((tenant, slug)) if self._cached is not None else None
+        if binding is None:
+            binding = await self._load(tenant, Kind.BINDING, slug, Binding, {})
         key = (tenant, slug, version_for(binding, person))
         if self._cached is not None and key in self._cached:
             return self._cached[key]
+        heard = self._heard
         made = await self.composed(tenant, binding, {}, key[2])
-        if self._cached is not None:
-            self._cached[key] = made
+        if self._cached is not None and heard == self._heard:
+            self._known[tenant, slug], self._cached[key] = binding, made
         return made
 
     async def composed(
         self, tenant: str, binding: Binding, pending: Pending, version: int | None = None
     ) -> Composed:
         """The parts of `binding`, with `pending` in the place of what is stored."""
-        human, _ = await self._load(tenant, Kind.HUMAN, binding.human, Human, pending)
-        team, _ = await self._load(tenant, Kind.TEAM, binding.team, Team, pending)
-        agent, _ = await self._load(tenant, Kind.AGENT, binding.agent, Agent, pending)
+        human = await self._load(tenant, Kind.HUMAN, binding.human, Human, pending)
+        team = await self._load(tenant, Kind.TEAM, binding.team, Team, pending)
+        agent = await self._load(tenant, Kind.AGENT, binding.agent, Agent, pending)
         if version is not None:
             agent = await self._older(tenant, binding.agent, version)
         return compose(binding, human, team, await self._whole(tenant, agent, pending))
@@ -74,7 +79,7 @@ class Bindings:
         bases: list[Agent] = []
         upper = agent
         while upper.extends is not None and len(bases) <= MAX_BASES:
-            upper, _ = await self._load(tenant, Kind.AGENT, upper.extends, Agent, pending)
+            upper = await self._load(tenant, Kind.AGENT, upper.extends, Agent, pending)
             bases.append(upper)
         return extended(agent, tuple(bases))
 
@@ -86,23 +91,21 @@ class Bindings:
         assert isinstance(tier, Agent)  # noqa: S101 - the kind says so
         return tier
 
-    async def _load(
-        self, tenant: str, kind: Kind, slug: str, model: type[Found], pending: Pending
-    ) -> tuple[Found, int]:
-        row: Row | None = None
+    async def _load(self, tenant: str, kind: Kind, slug: str, model: type[Found], pending: Pending) -> Found:
         tier: Tier | None = pending.get((kind, slug))
         if tier is None:
             row = (await self._store.newest(tenant, [(kind, slug)])).get((kind, slug))
             tier = parse(kind, row.config, f"{kind.value} {slug}") if row else None
         if not isinstance(tier, model):
             raise _missing(kind, slug, tenant)
-        return tier, row.version if row else 0
+        return tier
 
     def _changed(self, connection: object, pid: int, channel: str, payload: str) -> None:
         tenant = payload.partition("/")[0]
+        self._heard += 1
+        self._known = {key: kept for key, kept in self._known.items() if key[0] != tenant}
         if self._cached is not None:
-            for key in [key for key in self._cached if key[0] == tenant]:
-                del self._cached[key]
+            self._cached = {key: kept for key, kept in self._cached.items() if key[0] != tenant}
 
     def _deaf(self, connection: object) -> None:
         if self._cached is not None:

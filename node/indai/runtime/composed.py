@@ -1,7 +1,7 @@
 """A binding composed: which human, team and agent speak, what they may use, and which rules hold.
 
-TEAM may narrow the agent's tools and its memory, never a guardrail of the agent's; HUMAN may override tone and
-language inside the team's procedures. Guardrails of all three hold together, those that block first.
+TEAM may narrow the agent's tools and its memory, never a guardrail of the agent's; HUMAN may override tone
+and language inside the team's procedures. Guardrails of all three hold together, those that block first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Composed:
 
 
 def compose(binding: Binding, human: Human, team: Team, agent: Agent) -> Composed:
-    """Put the tiers together. Raises InvalidInput for parts that don't fit: a budget, a tool that isn't there."""
+    """Put the tiers together. Raises InvalidInput for parts that don't fit: a budget, a missing tool."""
     unknown = set(team.tools or ()) - set(agent.tools)
     if unknown:
         raise InvalidInput(

@@ -12,8 +12,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Final
 
+import yaml
 from indai.runtime.tiers import Guardrail
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?।॥])\s+|\n+")
@@ -100,65 +102,23 @@ def normal(text: str) -> str:
     ).lower()
 
 
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """`patterns.yaml`: the lines of all languages as one pattern for each rule."""
+    data = yaml.safe_load(resources.files(__package__).joinpath("patterns.yaml").read_text("utf-8"))
+    made = {}
+    for name, by_language in data.items():
+        lines = [line for given in by_language.values() if isinstance(given, list) for line in given]
+        text = "|".join(f"(?:{line})" for line in lines)
+        made[name] = re.compile(text.replace("PERCENT", _PERCENT).replace("AMOUNT", _AMOUNT))
+    made["hindi_words"] = re.compile("|".join(data["hindi_words"]["hi-Latn"].split()))
+    return made
+
+
 _AMOUNT: Final = r"\d[\d,]*(?:\.\d+)?"
-_PRICE: Final = re.compile(
-    rf"(?:₹|rs\.?|inr|usd|\$|€|£|रु\.?|रुपये|रुपए|ரூ\.?|రూ\.?|ರೂ\.?|টাকা)\s*{_AMOUNT}"
-    rf"|{_AMOUNT}\s*(?:/-|rupees?|rupaye|rupay|rupaiye|rs\b|inr\b|रुपये|रुपए|रुपया|रू|ரூபாய்|రూపాయలు|ರೂಪಾಯಿ|টাকা"
-    r"|dollars?|usd\b|euros?|lakhs?|crores?)"
-)
 _PERCENT: Final = rf"{_AMOUNT}\s*(?:%|percent|per\s?cent|pratishat|प्रतिशत|फीसदी|சதவீதம்|శాతం|ಶೇಕಡಾ)"
-_DISCOUNT: Final = re.compile(
-    rf"(?:{_PERCENT})\s*(?:off|discount|chhoot|chhut|छूट|kam|कम|தள்ளுபடி|తగ్గింపు|ರಿಯಾಯಿತಿ)"
-    r"|\b(?:discounts?|special (?:price|offer)|price (?:cut|drop)|cheaper for you|cashback)\b"
-    r"|\b(?:chhoot|chhut|sasta kar)|छूट|डिस्काउंट|रियायत|தள்ளுபடி|తగ్గింపు|ರಿಯಾಯಿತಿ"
-    rf"|(?:flat|upto|up to)\s+(?:₹|rs\.?)?\s*{_AMOUNT}\s*%?\s*off"
-)
-_MODEL: Final = re.compile(
-    r"\b(?:i(?:'m| am)|powered by|built (?:on|with)|based on|running on|trained by|made by|my (?:model|maker))\b[^.]{0,40}"
-    r"\b(?:gpt(?:-?\d)?|chatgpt|openai|claude|anthropic|gemini|google|llama|meta ai|mistral|sarvam|deepseek|qwen"
-    r"|(?:large )?language model|llm)\b"
-    r"|\bas an? (?:ai )?(?:large )?language model\b"
-    r"|(?:मैं|main|mai)\s[^.।]{0,30}(?:gpt|chatgpt|openai|claude|gemini|भाषा मॉडल|language model)"
-)
-_PROMPT: Final = re.compile(
-    r"\b(?:my|the) (?:system )?(?:prompt|instructions?) (?:is|are|says?|tells?|include)"
-    r"|\bsystem prompt\b|\bi (?:was|have been) (?:told|instructed|programmed) to\b"
-    r"|मेरे निर्देश|mere nirdesh|mujhe bataya gaya hai ki|मुझे निर्देश"
-)
-_DIAGNOSIS: Final = re.compile(
-    r"\byou (?:have|are suffering from|probably have|likely have|may have got|seem to have) (?:an? |the )?"
-    r"(?:\w+ ){0,3}(?:cancer|diabetes|pcos|pcod|infection|disease|syndrome|disorder|fibroids?|endometriosis|infertility"
-    r"|tumou?r|thyroid|anaemia|anemia|depression)\b"
-    r"|\b(?:the|my|your) diagnosis is\b|\bi diagnose\b"
-    r"|आपको\s[^।.]{0,40}(?:है|हो गया है|हो गई है|बीमारी)|\baapko\b[^.]{0,40}\b(?:cancer|diabetes|pcos|bimari|infection)\b"
-)
-_LEGAL: Final = re.compile(
-    r"\byou (?:should|must|can|will) (?:definitely )?(?:sue|file (?:a )?(?:suit|case|fir)|win (?:the|this|your) case|plead)\b"
-    r"|\b(?:my|our) legal advice\b|\byou (?:are|aren't|are not) (?:legally )?liable\b|\byou have a strong case\b"
-    r"|मुकदमा (?:कर|जीत|दायर)|केस (?:कर|जीत)|\b(?:case|mukadma) (?:kar|jeet|daayar)"
-)
-_INCOME: Final = re.compile(
-    r"\b(?:since|because|given|if|as) (?:you|your)\b[^.]{0,30}\b(?:earn|income|salary|rich|poor|afford|low[- ]income|budget)\b"
-    r"|\bfor (?:people|someone) (?:with|of) your income\b|\byour income (?:group|bracket|level)\b"
-    r"|आपकी (?:आय|आमदनी|तनख्वाह)|\baapki (?:aay|aamdani|salary|income)\b"
-)
-_HUMAN: Final = re.compile(
-    r"\bi(?:'m| am) (?:a |an )?(?:real |actual )?(?:human|person|man|woman|real one)\b|\bi(?:'m| am) not (?:an? )?(?:ai|bot|robot|machine)\b"
-    r"|मैं (?:एक )?(?:इंसान|आदमी|औरत|असली)|मैं (?:बॉट|रोबोट|मशीन|एआई) नहीं|\bmain (?:ek )?(?:insaan|insan|aadmi|aurat|asli)\b"
-    r"|\bmain (?:bot|robot|ai|machine) nahi"
-)
-_SCARCITY: Final = re.compile(
-    r"\bonly (?:a few|\d+|one|two|three) (?:\w+ )?(?:left|remaining|in stock)\b|\b(?:hurry|last chance|selling out|limited (?:time|stock)"
-    r"|before it(?:'s| is) gone|offer ends|almost gone)\b"
-    r"|सिर्फ \d+ (?:बचे|बचा)|जल्दी (?:करें|कीजिए)|आखिरी मौका|\b(?:sirf|bas) \d+ bach|\bjaldi (?:kar|kijiye)|\baakhri mauka"
-)
-_DEVANAGARI: Final = re.compile(r"[\u0900-\u097f]")
-_LATIN_WORD: Final = re.compile(r"\b[a-z]{3,}\b")
-_HINDI_ROMAN: Final = frozenset(
-    "hai hain nahi nahin kya kyun kaise aap aapka aapki aapko mera meri mujhe hum humko tum tumhara karo karein karna "
-    "karta karti raha rahi rahe tha thi ho hota hoti gaya gayi diya liya aur lekin magar phir abhi kal aaj bahut accha "
-    "theek ke ki ka ko se mein par bhi sirf sab kuch koi yeh woh jo jab tab wahan yahan chahiye sakta sakte sakti".split()
-)
+_PATTERNS: Final = _patterns()
+_PRICE: Final = _PATTERNS["price"]
+_WORDS: Final = re.compile(r"[\u0900-\u097f]+|[a-z']+")
 
 
 def has_price(text: str) -> bool:
@@ -168,10 +128,10 @@ def has_price(text: str) -> bool:
 
 def only_hindi(sentence: str) -> bool:
     """Whether a sentence of three words or more has no English in it, in either script."""
-    words = re.findall(r"[\u0900-\u097f]+|[a-z']+", normal(sentence))
+    words = _WORDS.findall(normal(sentence))
     if len(words) < 3:
         return False
-    return all(_DEVANAGARI.match(word) or word in _HINDI_ROMAN for word in words)
+    return all(word[0] >= "\u0900" or _PATTERNS["hindi_words"].fullmatch(word) for word in words)
 
 
 def _price_needs_sku(rule: Guardrail, sentence: str, facts: Facts) -> bool:
@@ -181,14 +141,12 @@ def _price_needs_sku(rule: Guardrail, sentence: str, facts: Facts) -> bool:
 def _price_cooldown(rule: Guardrail, sentence: str, facts: Facts) -> bool:
     if _PRICE.search(sentence) is None or facts.turns_since_price is None:
         return False
-    asked = re.search(
-        r"price|cost|rate|how much|kitna|kitne|daam|कितन|दाम|कीमत|எவ்வளவு|விலை|ధర|ಬೆಲೆ|দাম", normal(facts.said)
-    )
+    asked = _PATTERNS["asks_price"].search(normal(facts.said))
     return facts.turns_since_price < rule.turns and asked is None
 
 
-def _matches(pattern: re.Pattern[str]) -> Callable[[Guardrail, str, Facts], bool]:
-    return lambda rule, sentence, facts: pattern.search(sentence) is not None
+def _matches(name: str) -> Callable[[Guardrail, str, Facts], bool]:
+    return lambda rule, sentence, facts: _PATTERNS[name].search(sentence) is not None
 
 
 def _not_only_hindi(rule: Guardrail, sentence: str, facts: Facts) -> bool:
@@ -198,9 +156,10 @@ def _not_only_hindi(rule: Guardrail, sentence: str, facts: Facts) -> bool:
 def _named(rule: Guardrail, sentence: str, facts: Facts) -> bool:
     """The persona speaks as somebody else, or says that it is one of the persons it must not be."""
     names = "|".join(re.escape(normal(name)) for name in rule.names)
+    says = r"i(?:'m| am)|this is|my name is|speaking as|main|mai|naan|nenu|nanu"
     return (
         re.search(
-            rf"\b(?:i(?:'m| am)|this is|my name is|speaking as|main|mai|naan|nenu|nanu)\s+(?:the real\s+)?(?:{names})\b"
+            rf"\b(?:{says})\s+(?:the real\s+)?(?:{names})\b"
             rf"|(?:मैं|नाम|நான்|నేను|ನಾನು)\s+(?:{names})",
             sentence,
         )
@@ -211,15 +170,15 @@ def _named(rule: Guardrail, sentence: str, facts: Facts) -> bool:
 _CHECKS: Final[dict[str, Callable[[Guardrail, str, Facts], bool]]] = {
     "price_needs_sku": _price_needs_sku,
     "price_cooldown": _price_cooldown,
-    "no_discount": _matches(_DISCOUNT),
-    "no_model": _matches(_MODEL),
-    "no_prompt": _matches(_PROMPT),
-    "no_diagnosis": _matches(_DIAGNOSIS),
-    "no_legal_advice": _matches(_LEGAL),
-    "no_income_segmentation": _matches(_INCOME),
+    "no_discount": _matches("discount"),
+    "no_model": _matches("model"),
+    "no_prompt": _matches("prompt"),
+    "no_diagnosis": _matches("diagnosis"),
+    "no_legal_advice": _matches("legal"),
+    "no_income_segmentation": _matches("income"),
     "not_only_hindi": _not_only_hindi,
-    "never_human": _matches(_HUMAN),
-    "no_scarcity": _matches(_SCARCITY),
+    "never_human": _matches("human"),
+    "no_scarcity": _matches("scarcity"),
     "persona_lock": _named,
     "no_impersonation": _named,
 }
@@ -227,8 +186,8 @@ _CHECKS: Final[dict[str, Callable[[Guardrail, str, Facts], bool]]] = {
 _SCRUBBED: Final[dict[str, re.Pattern[str]]] = {
     "price_needs_sku": _PRICE,
     "price_cooldown": _PRICE,
-    "no_discount": _DISCOUNT,
-    "no_scarcity": _SCARCITY,
+    "no_discount": _PATTERNS["discount"],
+    "no_scarcity": _PATTERNS["scarcity"],
 }
 
 
@@ -237,7 +196,9 @@ def _rewritten(rule: Guardrail, sentence: str) -> str:
 
     Folding may change lengths, so offending clauses are cut from the sentence as it was written.
     """
-    pattern = re.compile(rule.pattern, re.IGNORECASE) if rule.check == "pattern" else _SCRUBBED.get(rule.check)
+    pattern = (
+        re.compile(rule.pattern, re.IGNORECASE) if rule.check == "pattern" else _SCRUBBED.get(rule.check)
+    )
     if pattern is None:
         return ""
     kept = [clause for clause in re.split(r"(?<=[,;:–—])\s*", sentence) if not pattern.search(normal(clause))]

@@ -109,8 +109,7 @@ class Prompt:
 
 
 def tokens(text: str) -> int:
-    """An estimate that needs no provider: four ASCII characters a token, and one and a half of any other script
-    (what the tokenisers of the large models need for Devanagari and Tamil, within a fifth)."""
+    """An estimate that needs no provider: four characters of ASCII a token, 1.5 of others."""
     ascii_count = sum(1 for char in text if char < "\x80")
     return -(-ascii_count // 4) + -(-(len(text) - ascii_count) * 2 // 3)
 
@@ -211,7 +210,7 @@ def _moment(moment: Moment) -> str:
 
 def _human(human: Human) -> str:
     lines = [f"# Who you are\nYou are {human.name}. {human.identity}"]
-    lines.append(f"Voice: {human.voice.tone}. Register: {human.register}.")
+    lines.append(f"Voice: {human.voice.tone}. Formality: {human.formality}.")
     lines.append(f"Languages: {', '.join(human.languages)}; answer in the person's language.")
     if human.mixes:
         lines.append(f"You may mix {' and '.join(human.mixes)} in one sentence, as people do.")
@@ -225,7 +224,7 @@ def _human(human: Human) -> str:
 
 
 def _team(team: Team) -> str:
-    lines = [f"# Your job\n{team.name}, {team.department}. {team.role}", f"Register: {team.register}."]
+    lines = [f"# Your job\n{team.name}, {team.department}. {team.role}", f"Formality: {team.formality}."]
     for procedure in team.procedures:
         steps = "\n".join(f"{at}. {step}" for at, step in enumerate(procedure.steps, 1))
         lines.append(f"## {procedure.name}\nWhen {procedure.when}:\n{steps}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from importlib import resources
 from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
@@ -100,7 +101,7 @@ class Human(_Strict):
     voice: Voice
     languages: Annotated[tuple[Language, ...], Field(min_length=1, max_length=30)]
     mixes: tuple[Language, ...] = ()
-    register: Literal["formal", "respectful", "friendly", "casual"] = "friendly"
+    formality: Literal["formal", "respectful", "friendly", "casual"] = "friendly"
     never: tuple[Line, ...] = ()
     greetings: ByLanguage = {}
     deflection: ByLanguage = {}
@@ -129,7 +130,7 @@ class Team(_Strict):
     name: Line
     department: Line
     role: Prose
-    register: Literal["formal", "casual", "technical"] = "casual"
+    formality: Literal["formal", "casual", "technical"] = "casual"
     procedures: tuple[Procedure, ...] = ()
     escalation: Escalation | None = None
     handoffs: tuple[Slug, ...] = ()
@@ -177,7 +178,9 @@ class Agent(_Strict):
     def _own_tools(self) -> Agent:
         missing = set(self.approval_tools) - set(self.tools)
         if missing:
-            raise ValueError(f"approval is asked for tools that the agent lacks: {', '.join(sorted(missing))}")
+            raise ValueError(
+                f"approval is asked for tools that the agent lacks: {', '.join(sorted(missing))}"
+            )
         return self
 
 
@@ -191,7 +194,9 @@ class Binding(_Strict):
     team: Slug
     agent: Slug
     door: Literal["private", "public", "distribution"]
-    channels: Annotated[tuple[Literal["web", "whatsapp", "voice", "telegram", "slack"], ...], Field(min_length=1)]
+    channels: Annotated[
+        tuple[Literal["web", "whatsapp", "voice", "telegram", "slack"], ...], Field(min_length=1)
+    ]
     routing_keys: tuple[Line, ...] = ()
     weights: dict[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=0, le=100)]] = {}
     active: bool = True
@@ -236,7 +241,7 @@ def dump(tier: Tier) -> dict[str, Any]:
 
 
 def read_files(text: str, where: str) -> list[tuple[Kind, str, Tier]]:
-    """The tiers of a YAML file: documents of `kind`, `slug` and the tier's own keys, in the order of `Kind`."""
+    """The tiers of a YAML file: documents of `kind`, `slug` and the kind's own keys, sorted by kind."""
     if len(text) > MAX_FILE:
         raise InvalidInput(Reason.INVALID_ARGUMENT, f"{where} is longer than {MAX_FILE // 1024} KiB.")
     try:
@@ -248,6 +253,12 @@ def read_files(text: str, where: str) -> list[tuple[Kind, str, Tier]]:
     found = [_document(each, f"{where}, document {at}") for at, each in enumerate(documents, 1) if each]
     order = list(Kind)
     return sorted(found, key=lambda each: order.index(each[0]))
+
+
+def catalogue() -> str:
+    """The configurations that come with the program, as one YAML file."""
+    files = sorted(resources.files(__package__).joinpath("catalogue").iterdir(), key=lambda each: each.name)
+    return "---\n".join(each.read_text("utf-8") for each in files if each.name.endswith(".yaml"))
 
 
 def _document(value: object, where: str) -> tuple[Kind, str, Tier]:
@@ -268,7 +279,8 @@ def _document(value: object, where: str) -> tuple[Kind, str, Tier]:
 
 
 def _wrong(error: ValidationError, where: str) -> InvalidInput:
-    first = error.errors()[0]
+    # A misspelt key is often why another one is missing: it is named first.
+    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return InvalidInput(

@@ -16,6 +16,10 @@ from indai.storage.pool import transaction
 
 SCHEMA = Schema("runtime", "indai.runtime")
 CHANNEL = "indai_tiers"
+_NEWEST = (
+    "SELECT kind, slug, version, config FROM runtime.tiers WHERE tenant = $1"
+    " AND (kind, slug) IN (SELECT * FROM unnest($2::text[], $3::text[])) ORDER BY kind, slug"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +137,7 @@ async def _newest(
     connection: asyncpg.Connection, tenant: str, wanted: Sequence[tuple[Kind, str]], *, lock: bool = False
 ) -> dict[tuple[Kind, str], Row]:
     rows = await connection.fetch(
-        "SELECT kind, slug, version, config FROM runtime.tiers WHERE tenant = $1"
-        " AND (kind, slug) IN (SELECT * FROM unnest($2::text[], $3::text[])) ORDER BY kind, slug"
-        + (" FOR UPDATE" if lock else ""),
+        _NEWEST + " FOR UPDATE" if lock else _NEWEST,
         tenant,
         [kind.value for kind, _ in wanted],
         [slug for _, slug in wanted],
