@@ -24,7 +24,7 @@ def _group(name: str) -> click.Group:
     example = "--tenant acme" if name != "tenant" else ""
     group = click.Group(name, help=f"Configure {name}s, in versions.", context_settings=SETTINGS)
 
-    @command("apply", f"indai {name} apply catalogue.yaml --tenant acme --dry-run")
+    @command("apply", f"indai {name} apply - --tenant acme --dry-run")
     @click.argument("file", type=click.File(encoding="utf-8"))
     @_tenant_option
     @click.option("--note", metavar="TEXT", default="", help="Why; kept with the version.")
@@ -107,7 +107,7 @@ def _group(name: str) -> click.Group:
     return group
 
 
-@command("catalogue", "indai binding catalogue | indai binding apply - --tenant acme")
+@command("catalogue", "indai binding catalogue")
 def catalogue() -> None:
     """The agents that come with the program, as YAML that `apply` takes."""
     emit({"yaml": shipped()}, lambda page: page.raw(shipped()))
