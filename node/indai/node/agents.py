@@ -3,6 +3,9 @@
 The table is small and read at start; this object is its only writer. Which of an agent's keys signs is the
 registry's word (`signing_key`), never ours: a key that the record does not show, or shows as revoked, is not
 used.
+
+An agent is of one *subject*, the first that the registry shows for its handle. When the handle passes to
+another, everything under its name here stays the former's: the agent neither signs nor answers for the heir.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from indai.node.calendar.caldav import CalDavCalendar
 from indai.node.calendar.file import CalendarFile
 from indai.node.calendar.source import Together
 from indai.node.keystore import KeyStore
-from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
+from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.handles import Handle
 from indai.protocol.keys import SigningKey
-from indai.protocol.operations import Chain
+from indai.protocol.operations import HELD_MS, Chain
 from indai.storage.pool import transaction
 
 DEFAULT_ZONE = "UTC"
@@ -41,6 +44,7 @@ class Agent:
     calendar: Together = field(init=False)
     accounts: tuple[CalDavCalendar, ...] = ()
     target: CalDavCalendar | None = None
+    subject: str = ""
 
     def __post_init__(self) -> None:
         self._compose()
@@ -57,12 +61,22 @@ class Agent:
             account.move_to(zone)
         self._compose()
 
+    def check_subject(self, chain: Chain) -> None:
+        """The handle is still that of the one whom this agent is of; raises Refused(PIN_MISMATCH)."""
+        if self.subject and chain.subject_id != self.subject:
+            raise Refused(
+                Reason.PIN_MISMATCH,
+                f"What this node has of {self.owner} is of {self.subject}, and the handle is another's now.",
+                hint="the new owner lives on another node; nothing of the former one goes along",
+            )
+
     def _compose(self) -> None:
         file = CalendarFile(self.calendar_path, self.zone)
         self.calendar = Together((file, *self.accounts), self.target or file)
 
     def signing_key(self, record: Resolved, now_ms: int, kind: str) -> SigningKey:
         """The newest key of ours that the registry's record allows for this kind of intent."""
+        self.check_subject(record.chain)
         usable = [
             key
             for key in record.chain.state.agent_keys
@@ -105,15 +119,16 @@ class Agents:
         """Read every agent; raises when a sealed key does not open under this node's key."""
         async with transaction(self._pool) as connection:
             rows = await connection.fetch(
-                "SELECT owner, token_sha256, calendar_path, time_zone FROM node.agents"
+                "SELECT owner, token_sha256, calendar_path, time_zone, subject_id FROM node.agents"
             )
             keys = await connection.fetch("SELECT owner, key_id, sealed_seed FROM node.agent_keys")
         seeds: dict[str, dict[str, SigningKey]] = {}
         for owner, key_id, sealed in keys:
             seed = self._store.unseal(sealed, _context(owner, key_id))
             seeds.setdefault(owner, {})[key_id] = SigningKey.from_seed(seed)
-        for owner, digest, path, zone in rows:
-            self._add(Agent(owner, digest, Path(path), ZoneInfo(zone), seeds.get(owner, {})))
+        for owner, digest, path, zone, subject in rows:
+            keys_of = seeds.get(owner, {})
+            self._add(Agent(owner, digest, Path(path), ZoneInfo(zone), keys_of, subject=subject))
 
     def get(self, owner: str) -> Agent:
         """Raises NotFound when the handle does not live here."""
@@ -172,6 +187,36 @@ class Agents:
         except asyncpg.UniqueViolationError:
             raise _exists(agent.owner) from None
         self._add(agent)
+
+    async def bind(self, owner: str, subject: str) -> None:
+        """The registry shows this subject for an agent that had none yet."""
+        agent = self.get(owner)
+        if agent.subject:
+            return
+        async with transaction(self._pool) as connection:
+            await connection.execute(
+                "UPDATE node.agents SET subject_id = $2 WHERE owner = $1 AND subject_id = ''", owner, subject
+            )
+        agent.subject = subject
+
+    async def check_heir(self, handle: str, chain: Chain) -> None:
+        """No agent of a former subject is taken for a new one; raises Refused(PIN_MISMATCH). One without a
+        subject is of the one whose record has a key of it."""
+        agent = self._agents.get(str(Handle.parse(handle)))
+        if agent is None:
+            return
+        held = any(key.key_id in agent.keys for key in chain.state.agent_keys)
+        # A name that is nobody's yet the registry refuses by itself, and says so better.
+        free = bool(chain.successor) or self._clock() >= chain.ended_at_ms + HELD_MS
+        if chain.ended_at_ms and free and (held or agent.subject == chain.subject_id):
+            raise Refused(
+                Reason.PIN_MISMATCH,
+                f"{agent.owner} lived on this node, and what it has here stays its own.",
+                hint="claim the handle from another node: one node keeps one owner's data under a name",
+            )
+        agent.check_subject(chain)
+        if held:
+            await self.bind(agent.owner, chain.subject_id)
 
     async def add_key(self, handle: str) -> SigningKey:
         """One more key for an agent; it signs once the registry shows it."""

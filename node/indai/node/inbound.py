@@ -18,7 +18,7 @@ from indai.protocol import header as rules
 from indai.protocol import hello
 from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
-from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Unavailable
+from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import Message, Payload, describe
 from indai.protocol.operations import Chain
@@ -112,6 +112,7 @@ class Gate:
         rules.check_network(header.network, self._resolver.policy.network)
         own = await self._resolver.resolve(claim.owner, max_age_ms=MAX_HEAD_AGE_MS)
         rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
+        self._check_subject(own)
         peer = await self._resolver.resolve(claim.peer, max_age_ms=MAX_HEAD_AGE_MS)
         await self._check_hands(claim.owner, peer.chain)
         if header.sender == claim.peer and header.registry_size:
@@ -140,8 +141,17 @@ class Gate:
         rules.check_network(header.network, self._resolver.policy.network)
         own = await self._resolver.resolve(header.recipient, max_age_ms=MAX_HEAD_AGE_MS)
         rules.check_audience(header.recipient, header.recipient_subject, own.handle, own.subject_id)
+        self._check_subject(own)
         rules.check_time(header.issued_at_ms, header.expires_at_ms, now_ms)
         return said, caller_spki is not None and await self._is_node_of(header.sender, caller_spki)
+
+    def _check_subject(self, own: Resolved) -> None:
+        """A message for who took over a handle is not for the former owner's agent."""
+        try:
+            self._agents.get(own.handle).check_subject(own.chain)
+        except Refused:
+            message = f"The message is for {own.subject_id}, who does not live here."
+            raise ProtocolError(Reason.WRONG_AUDIENCE, message, rule="HDR-03") from None
 
     async def check_card(self, said: hello.Hello, now_ms: int) -> None:
         """The card is that of the sender's record, if need be of one that the registry shows only now."""

@@ -106,6 +106,8 @@ class Monitor:
         for owner, found in (await self._resolver.resolve_many(self._agents)).items():
             if isinstance(found, IndaiError):
                 continue  # not claimed yet, or the registry is out of reach
+            if not found.chain.ended_at_ms:
+                await self._agents.bind(owner, found.subject_id)
             known = self._known.get(owner)
             if known is None or (known.subject_id, known.mid) != (found.subject_id, found.chain.last_mid):
                 await self._changed(owner, known, found)

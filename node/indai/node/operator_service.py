@@ -9,6 +9,7 @@ from indai.client.resolver import Resolver
 from indai.node.agents import Agents
 from indai.node.exporting import Exporter
 from indai.node.policies import Policies
+from indai.protocol.errors import NotFound, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.v1 import owner_pb2, owner_pb2_grpc, registry_pb2
 
@@ -54,6 +55,7 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
 
         The agent's own transaction comes last: whatever fails before it, the same call can be made again.
         """
+        await self._check_heir(request.handle)
         yaml = request.policy_yaml or CAUTIOUS
         await self._policies.check(yaml)
         new = await self._agents.plan(request.handle, request.calendar_path)
@@ -66,7 +68,8 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
     async def CreateAgentKey(
         self, request: owner_pb2.CreateAgentKeyRequest, context: Any
     ) -> owner_pb2.CreateAgentKeyResponse:
-        """One more key."""
+        """One more key; not for who took over the handle of an owner who lived here."""
+        await self._check_heir(request.handle)
         key = await self._agents.add_key(request.handle)
         return owner_pb2.CreateAgentKeyResponse(agent_key=self._named(key))
 
@@ -103,6 +106,16 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         """The live ledger against itself."""
         async for response in self._exporter.check():
             yield owner_pb2.OperatorServiceCheckLedgerResponse(check=response)
+
+    async def _check_heir(self, handle: str) -> None:
+        try:
+            # Not through the resolver's memory: an absence would be remembered beyond the claim that follows.
+            subjects, _ = await self._resolver.history(handle)
+            await self._agents.check_heir(handle, subjects[-1])
+        except NotFound:
+            return  # not claimed yet
+        except Unavailable:
+            return  # what can't be asked now is judged by the record when the key is to sign
 
     def _named(self, key: SigningKey) -> registry_pb2.AgentKey:
         return registry_pb2.AgentKey(

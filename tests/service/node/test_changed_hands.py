@@ -23,6 +23,7 @@ class Somebody:
     def __init__(self, pair: Pair) -> None:
         self.world = pair.world
         self.rotation, self.agent = SigningKey.generate(), SigningKey.generate()
+        self.agent_public = self.agent.public_key
 
     async def submit(self, operation: Envelope) -> None:
         request = registry_pb2.SubmitOperationRequest(operation=operation.raw)
@@ -30,7 +31,7 @@ class Somebody:
 
     async def claim(self, handle: str, **more: Any) -> str:
         """The new subject."""
-        keys = [new_agent_key(self.agent.public_key, now_ms())]
+        keys = [new_agent_key(self.agent_public, now_ms())]
         origin = self.world.policy.origin
         node = "ind.ai/node-a"
         await self.submit(
@@ -69,6 +70,38 @@ async def test_circles_do_not_go_along_with_a_transferred_handle(pair: Pair) -> 
     # Rules that were set after the change are meant for who has the handle now.
     await pair.bob.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml=BOBS.replace("60m", "61m")))
     assert await heir.says(pair, handle, subject) == ""
+
+
+async def test_an_heir_never_gets_the_former_owners_agent_on_a_node(pair: Pair) -> None:
+    """Neither a key for it, nor messages that are meant for the heir: what is there stays the former's."""
+    handle, operator = "ind.ai/gina", pair.a.operator()
+    made = await operator.CreateAgent(owner_pb2.CreateAgentRequest(handle=handle))
+    former, heir = Somebody(pair), Somebody(pair)
+    former.agent_public = made.agent_key.public_key
+    await former.claim(handle)
+    again = owner_pb2.CreateAgentKeyRequest(handle=handle)
+    assert (await operator.CreateAgentKey(again)).agent_key.key_id  # negative control: the owner's own
+    chain = (await pair.world.resolver().resolve(handle)).chain
+    await former.submit(transfer(chain, former.rotation, heir.rotation.public_key, now_ms=now_ms()))
+
+    async def refused() -> None:
+        for call in (
+            operator.CreateAgentKey(again),
+            operator.CreateAgent(owner_pb2.CreateAgentRequest(handle=handle)),
+        ):
+            with pytest.raises(IndaiError) as caught:
+                await call
+            assert caught.value.reason is Reason.PIN_MISMATCH
+
+    await refused()
+    ended = (await pair.world.resolver().resolve(handle)).chain
+    subject = await heir.claim(handle, predecessor=ended)
+    await refused()
+    # A message to the heir, who lives elsewhere, is not for the agent that is still here.
+    key = pair.world.insider["ind.ai/alice"]
+    message = await proposal(pair, key, recipient=handle, recipient_subject=subject)
+    (result,) = await deliver(pair, message.raw, identity=pair.a.identity(), node="ind.ai/node-a")
+    assert result.error.reason in ("REFUSED", "WRONG_AUDIENCE")
 
 
 @pytest.mark.rule("REG-37")

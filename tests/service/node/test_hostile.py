@@ -24,10 +24,11 @@ HOUR, DAY = 3_600_000, 86_400_000
 STRANGER = make_node_identity("ind.ai/stranger")
 
 
-async def deliver(pair: Pair, *raw: bytes, identity: NodeIdentity = STRANGER) -> list[peer_pb2.DeliverResult]:
-    """Send to bob's node as somebody with a TLS key of their own."""
-    node = await pair.world.resolver().resolve("ind.ai/node-b")
-    record = node.state.node_record
+async def deliver(
+    pair: Pair, *raw: bytes, identity: NodeIdentity = STRANGER, node: str = "ind.ai/node-b"
+) -> list[peer_pb2.DeliverResult]:
+    """Send to bob's node, or another, as somebody with a TLS key of their own."""
+    record = (await pair.world.resolver().resolve(node)).state.node_record
     assert record is not None
     async with await pinned_channel(record.address, record.tls_spki_sha256, identity) as channel:
         response = await PeerServiceStub(channel).Deliver(peer_pb2.DeliverRequest(envelopes=raw))

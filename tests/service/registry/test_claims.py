@@ -281,6 +281,27 @@ async def test_a_page_over_https_proves_a_domain_and_nothing_less_does(site: Sit
 
 
 @pytest.mark.rule("REG-41")
+async def test_a_domains_new_owner_cannot_take_a_chain_that_lives_but_has_it_flagged(
+    rig: Any, database: Any, site: Site
+) -> None:
+    brand, newcomer = rig.claim(BRAND), rig.claim(BRAND, rotation_keys=[key("newcomer")])
+    site.zone.texts = [f"ind-subject={subject_id(brand)}"]
+    async with Domains.open(database.pool, ORIGIN, site.prover(), rig.clock) as domains:
+        desk = ClaimDesk(rig.registry, domains=domains)
+        rig.liar.honest._desk = desk
+        await taken(desk, brand)
+        site.zone.texts = [f"ind-subject={subject_id(newcomer)}"]  # the domain was sold
+        with pytest.raises(IndaiError) as caught:
+            await taken(desk, newcomer)
+        assert caught.value.reason is Reason.HANDLE_TAKEN
+        rig.clock.now += RECHECK_MS
+        await domains.recheck()
+        found = await rig.resolver().resolve(BRAND)
+        assert found.subject_id == subject_id(brand)
+        assert found.domain_failing_since_ms == rig.clock()
+
+
+@pytest.mark.rule("REG-41")
 async def test_a_domain_that_stops_confirming_is_flagged_until_it_does_again(
     rig: Any, database: Any, site: Site
 ) -> None:

@@ -25,6 +25,9 @@ class Agents(dict[str, SimpleNamespace]):
     def hold(self, owner: str, *keys: SigningKey) -> None:
         self.setdefault(owner, SimpleNamespace(keys={})).keys |= {one.key_id: one for one in keys}
 
+    async def bind(self, owner: str, subject: str) -> None:
+        self[owner].subject = subject
+
 
 @dataclass
 class Watch:

@@ -146,6 +146,38 @@ async def test_a_transferred_handle_is_another_subject_to_who_pinned_it(
     assert await chain_of(again) == new
 
 
+@pytest.mark.rule("REG-16")
+async def test_the_sub_handles_of_a_transferred_parent_stay_their_own_subjects_without_authority(
+    rig: Any,
+) -> None:
+    """A sub-handle goes on under its own keys; what it was delegated ends with the parent's subject, and the
+    heir claims no sub-handle that is taken, but new ones."""
+    work = f"{ALICE}/work"
+    await rig.submit(rig.claim(ALICE))
+    await rig.submit(claim(work, ORIGIN, [key("root")], now_ms=rig.clock(), node="ind.ai/home"))
+    old = await chain_of(rig, work)
+    grant = Delegation(work, old.subject_id, ("meet",), rig.clock(), rig.clock() + HELD_MS)
+    await rig.submit(delegate(await chain_of(rig), key("root"), grant, now_ms=rig.clock()))
+    resolver = rig.resolver()
+    check_delegation(await resolver.authority_of(await resolver.resolve(work)), "meet", rig.clock())
+    await rig.submit(transfer(await chain_of(rig), key("root"), key("heir").public_key, now_ms=rig.clock()))
+    # Between the two nobody has the parent's rotation keys, so nobody claims below it.
+    orphan = claim(f"{ALICE}/new", ORIGIN, [key("root")], now_ms=rig.clock())
+    await refused(rig, orphan, Reason.PERMISSION_DENIED, "REG-16")
+    ended = await chain_of(rig)
+    await rig.submit(claim(ALICE, ORIGIN, [key("heir")], now_ms=rig.clock(), predecessor=ended))
+    await resolver.tail()
+    with pytest.raises(IndaiError) as caught:
+        check_delegation(await resolver.authority_of(await resolver.resolve(work)), "meet", rig.clock())
+    assert caught.value.reason is Reason.PERMISSION_DENIED
+    assert (await chain_of(rig, work)).subject_id == old.subject_id
+    again = claim(work, ORIGIN, [key("heir")], now_ms=rig.clock())
+    with pytest.raises(IndaiError) as taken:
+        await rig.submit(again)
+    assert taken.value.reason is Reason.HANDLE_TAKEN
+    await rig.submit(claim(f"{ALICE}/new", ORIGIN, [key("heir")], now_ms=rig.clock()))
+
+
 @pytest.mark.rule("REG-34")
 async def test_a_retired_name_is_held_for_12_months(rig: Any) -> None:
     await rig.submit(rig.claim(ALICE))
