@@ -9,6 +9,7 @@ import pkgutil
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import count
@@ -125,6 +126,17 @@ def shared_database(postgres_server: ServerInfo, migrated_template: str) -> Iter
         postgres_server.url(postgres_server.admin_user, postgres_server.admin_password, name),
     )
     asyncio.run(_drop(postgres_server, name))
+
+
+@asynccontextmanager
+async def fresh_database(server: ServerInfo, template: str, name: str) -> AsyncIterator[tuple[str, str]]:
+    """A migrated database for the tests of a module: the application's URL and the administrator's."""
+    await _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield (
+        server.url(server.user, server.password, name),
+        server.url(server.admin_user, server.admin_password, name),
+    )
+    await _drop(server, name)
 
 
 @pytest.fixture

@@ -391,13 +391,23 @@ DECLARE
     opened uuid[] := memory.open_scopes(p_tenant, p_scopes, p_kinds);
     small uuid[];
     large uuid[];
+    compared uuid[];
+    walked uuid[];
+    graph_vector vector(384);
     total bigint;
     mean real;
 BEGIN
     SELECT array_agg(s.scope) FILTER (WHERE s.path <> 'large'), array_agg(s.scope) FILTER (WHERE s.path = 'large'),
         sum(s.chunks), greatest(1, sum(s.length)::real / greatest(1, sum(s.chunks)))
         INTO small, large, total, mean FROM memory.scope_sizes s WHERE s.scope = ANY (opened);
-    IF large IS NOT NULL THEN
+    IF vector_dims(p_vector) = 384 THEN
+        graph_vector := p_vector;
+        compared := small;
+        walked := large;
+    ELSE
+        compared := opened;  -- the graph is of another width
+    END IF;
+    IF walked IS NOT NULL THEN
         PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
             set_config('hnsw.ef_search', '100', true);
     END IF;
@@ -422,15 +432,15 @@ BEGIN
         FROM found f JOIN rarity r USING (term) GROUP BY f.scope, f.id
     ), near AS MATERIALIZED (
         (SELECT e.scope, e.chunk AS id FROM memory.embeddings e
-        WHERE p_vector IS NOT NULL AND e.scope = ANY (small) AND e.model = p_model
+        WHERE p_vector IS NOT NULL AND e.scope = ANY (compared) AND e.model = p_model
             AND (p_chunk_kinds IS NULL OR e.kind = ANY (p_chunk_kinds))
         ORDER BY e.embedding <=> p_vector LIMIT p_limit)
         UNION ALL
-        SELECT n.scope, n.id FROM unnest(large) AS l (scope), LATERAL (
+        SELECT n.scope, n.id FROM unnest(walked) AS l (scope), LATERAL (
             SELECT e.scope, e.chunk AS id FROM memory.embeddings e
-            WHERE p_vector IS NOT NULL AND e.scope = l.scope AND e.large AND e.width = 384 AND e.model = p_model
+            WHERE e.scope = l.scope AND e.large AND e.width = 384 AND e.model = p_model
                 AND (p_chunk_kinds IS NULL OR e.kind = ANY (p_chunk_kinds))
-            ORDER BY e.embedding::vector(384) <=> p_vector::vector(384) LIMIT p_limit) n
+            ORDER BY e.embedding::vector(384) <=> graph_vector LIMIT p_limit) n
     ), best AS MATERIALIZED (
         (SELECT s.scope, s.id FROM scored s ORDER BY s.score DESC LIMIT p_limit)
         UNION
