@@ -9,7 +9,6 @@ import pkgutil
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import count
@@ -102,7 +101,7 @@ async def _administer(server: ServerInfo, statement: str) -> None:
         await connection.close()
 
 
-async def _drop(server: ServerInfo, name: str) -> None:
+async def drop_database(server: ServerInfo, name: str) -> None:
     """The backends of a closed pool end in their own time, and the administrator may not end them."""
     for attempt in range(100):
         try:
@@ -125,18 +124,16 @@ def shared_database(postgres_server: ServerInfo, migrated_template: str) -> Iter
         postgres_server.url(postgres_server.user, postgres_server.password, name),
         postgres_server.url(postgres_server.admin_user, postgres_server.admin_password, name),
     )
-    asyncio.run(_drop(postgres_server, name))
+    asyncio.run(drop_database(postgres_server, name))
 
 
-@asynccontextmanager
-async def fresh_database(server: ServerInfo, template: str, name: str) -> AsyncIterator[tuple[str, str]]:
-    """A migrated database for the tests of a module: the application's URL and the administrator's."""
+async def create_database(server: ServerInfo, template: str, name: str) -> tuple[str, str]:
+    """A migrated database for more than one test: the application's URL and the administrator's."""
     await _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield (
+    return (
         server.url(server.user, server.password, name),
         server.url(server.admin_user, server.admin_password, name),
     )
-    await _drop(server, name)
 
 
 @pytest.fixture
@@ -158,7 +155,7 @@ async def make_database(
     yield make
     for name, database in made:
         database.pool.terminate()
-        await _drop(postgres_server, name)
+        await drop_database(postgres_server, name)
 
 
 @pytest.fixture

@@ -67,13 +67,14 @@ class Targets:
     scopes: list[UUID] = field(default_factory=list)
 
 
-# Facts that match by themselves. With a session, only what its turns said is meant.
+# Facts that match by themselves. What turns said goes with the turns, where a session or a time is named.
 _FACTS = """
     SELECT f.scope, f.id FROM memory.facts f
     WHERE f.scope = ANY ($1) AND ($2 = '' OR f.key = $2 OR starts_with(f.key, $2 || '.'))
-        AND ($3 = '' OR f.person = $3) AND ($4 = '' OR EXISTS (SELECT FROM memory.chunks c
-            WHERE c.scope = f.scope AND c.id = f.source AND c.session = $4))
-        AND ($5::timestamptz IS NULL OR f.valid_from >= $5) AND ($6::timestamptz IS NULL OR f.valid_from < $6)
+        AND ($3 = '' OR f.person = $3) AND $4 = ''
+        AND (($5::timestamptz IS NULL AND $6::timestamptz IS NULL) OR f.source IS NULL)
+        AND ($5::timestamptz IS NULL OR f.valid_from >= $5)
+        AND ($6::timestamptz IS NULL OR f.valid_from < $6)
         AND ($7::uuid IS NULL OR f.id = $7)
 """
 _CHUNKS = """

@@ -50,6 +50,7 @@ class Room:
     embedder: Embedder | None = field(default_factory=Letters)
     now: int = NOW
     extractor: Any = field(default_factory=Plain)
+    admin_url: str = ""
 
     def __post_init__(self) -> None:
         clock = lambda: self.now  # noqa: E731

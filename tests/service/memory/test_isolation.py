@@ -19,7 +19,7 @@ from indai.storage.embedded import ServerInfo
 from indai.storage.pool import open_pool, transaction
 from indai.v1 import memory_pb2 as pb
 
-from tests.conftest import fresh_database
+from tests.conftest import create_database, drop_database
 from tests.service.memory.rooms import (
     ALICE,
     BOB,
@@ -83,11 +83,12 @@ class Building:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def building(postgres_server: ServerInfo, migrated_template: str) -> AsyncIterator[Building]:
-    async with fresh_database(postgres_server, migrated_template, "isolation") as (dsn, admin_dsn):
-        room = Room(await open_pool(dsn, max_size=5))
-        await fill(room)
-        yield Building(room, admin_dsn)
-        room.pool.terminate()
+    url, admin_url = await create_database(postgres_server, migrated_template, "isolation")
+    room = Room(await open_pool(url, max_size=5))
+    await fill(room)
+    yield Building(room, admin_url)
+    room.pool.terminate()
+    await drop_database(postgres_server, "isolation")
 
 
 @pytest.fixture
