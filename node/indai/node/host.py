@@ -16,6 +16,7 @@ from indai.node.agents import Agents
 from indai.node.calendar.busy import CalendarEvent
 from indai.node.calendar.preferences import Preferences, local_hours, room
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
+from indai.node.duties import answered, windows_revealed
 from indai.node.kinds.base import Answer
 from indai.node.meet_settings import Tastes
 from indai.node.policies import Policies
@@ -62,9 +63,10 @@ class Host:
                 # The others lie in spans of the same outcome, and the slot that is offered will be judged.
                 decisions = [decisions[0]] * len(windows)
             for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
-                chosen = [(w, d) for w, d in zip(windows, decisions, strict=True) if d.outcome == outcome]
+                chosen = [(w, d) for w, d in zip(windows, decisions, strict=True) if answered(d) == outcome]
                 if chosen:
-                    kept = tuple(Window(w.start_ms, w.end_ms) for w, _ in chosen)
+                    most = min(windows_revealed(decision, MAX_WINDOWS) for _, decision in chosen)
+                    kept = tuple(Window(w.start_ms, w.end_ms) for w, _ in chosen[:most])
                     wish = MeetWish(wanted.title, wanted.duration_minutes, kept, wanted.place)
                     return Answer(outcome, chosen[0][1], wish=wish)
         return await self._no_room(owner, peer, wanted, free, reserved, outgoing=True)
@@ -84,7 +86,7 @@ class Host:
             decisions = await self._decide(owner, peer, slots, reserved, outgoing=False)
             for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
                 for (start, end), decision in zip(slots, decisions, strict=True):
-                    if decision.outcome == outcome and not await self._crowded(
+                    if answered(decision) == outcome and not await self._crowded(
                         owner, start, end, decision, reserved
                     ):
                         terms = MeetTerms(start, end, wish.title, wish.place, uid)
@@ -108,8 +110,9 @@ class Host:
         (decision,) = await self._decide(owner, peer, [pair], reserved, outgoing=outgoing)
         if await self._crowded(owner, *pair, decision, reserved):
             return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
-        reason = "POLICY_DENIED" if decision.outcome == policy_pb2.OUTCOME_REFUSE else ""
-        return Answer(decision.outcome, decision, terms=terms, reason=reason)
+        outcome = answered(decision)
+        reason = "POLICY_DENIED" if outcome == policy_pb2.OUTCOME_REFUSE else ""
+        return Answer(outcome, decision, terms=terms, reason=reason)
 
     async def _room(
         self, owner: str, peer: str, wish: MeetWish, reserved: Reserved
@@ -185,6 +188,7 @@ class Host:
             return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
         slot = (starts[0], starts[0] + duration)
         (decision,) = await self._decide(owner, peer, [slot], reserved, outgoing=outgoing)
+        answered(decision)  # its words say so, if it is because of an obligation
         # Free time that no rule's window covers, whatever Cedar says of this one slot, is a refusal.
         return Answer(policy_pb2.OUTCOME_REFUSE, decision, reason="POLICY_DENIED")
 
