@@ -12,7 +12,7 @@ from indai.protocol.envelope import Envelope, cosign, payload_type, seal
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import new_id
 from indai.protocol.keys import SigningKey
-from indai.protocol.kinds.table import kind_of, read_terms
+from indai.protocol.kinds.table import cost_to, kind_of, read_terms
 from indai.protocol.messages import Body, Message, Move, compose, describe
 from indai.protocol.quoting import quoted
 from indai.v1 import envelope_pb2, negotiation_pb2
@@ -68,7 +68,8 @@ def accept(offer: Envelope, keys: Mapping[str, SigningKey], own: Resolved, now_m
             Reason.UNKNOWN_KEY,
             f"The offer names the key {quoted(payload.parties[1].key_id)}, which is not held here.",
         )
-    own.chain.key_valid_at(key.key_id, now_ms, kind_of(read_terms(payload)).intent)
+    terms = read_terms(payload)
+    own.chain.key_valid_at(key.key_id, now_ms, kind_of(terms).intent, cost_to(terms, first=False))
     envelope = cosign(offer, key)
     return Written(envelope, describe(payload, mid=envelope.mid, signatures=2), payload.header.id)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from indai.client.audit.registry import KeyHistory
 from indai.protocol.envelope import Envelope, verify_signature
 from indai.protocol.errors import ProtocolError
-from indai.protocol.kinds.table import KINDS
+from indai.protocol.kinds.table import KINDS, cost_to, read_terms
 from indai.v1 import negotiation_pb2
 from indai.v1.envelope_pb2 import Header
 
@@ -65,7 +65,9 @@ class SignatureCheck:
         faults = [
             fault
             for index, party in enumerate(parties[: len(envelope.signatures)])
-            for fault in self._signature(envelope, index, party, time_ms, intent)
+            for fault in self._signature(
+                envelope, index, party, time_ms, intent, _cost(commitment, first=index == 0)
+            )
         ]
         header = commitment.header
         named = [(party.handle, party.subject_id) for party in parties[:2]]
@@ -79,14 +81,20 @@ class SignatureCheck:
         return faults
 
     def _signature(
-        self, envelope: Envelope, index: int, signer: negotiation_pb2.Party, time_ms: int, intent: str
+        self,
+        envelope: Envelope,
+        index: int,
+        signer: negotiation_pb2.Party,
+        time_ms: int,
+        intent: str,
+        amount: tuple[str, int] | None = None,
     ) -> list[Fault]:
         if envelope.signatures[index].keyid != signer.key_id:
             words = f"signature {index + 1} names another key than {signer.handle}'s {signer.key_id}"
             return [Fault("parties", words)]
         if self._history is None:
             return []
-        judged = self._history.judge(signer.handle, signer.subject_id, signer.key_id, time_ms, intent)
+        judged = self._history.judge(signer.handle, signer.subject_id, signer.key_id, time_ms, intent, amount)
         if judged.public_key and not self._verifies(envelope, index, judged.public_key):
             return [Fault("signature", f"the signature of {signer.handle} does not verify")]
         return [Fault("key", judged.fault, judged.contested)] if judged.fault else []
@@ -100,3 +108,11 @@ class SignatureCheck:
                 return False
             self._verified.add(seen)
         return True
+
+
+def _cost(commitment: negotiation_pb2.Commitment, *, first: bool) -> tuple[str, int] | None:
+    """What it costs this party; terms that can't be read are a fault of their own, said elsewhere."""
+    try:
+        return cost_to(read_terms(commitment), first=first)
+    except ProtocolError:
+        return None

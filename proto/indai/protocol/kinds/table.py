@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from indai.protocol.forms import malformed
 from indai.protocol.kinds.ask import ASK, REQUEST
-from indai.protocol.kinds.base import Kind, Terms, Wish
+from indai.protocol.kinds.base import Kind, Money, Terms, Wish
 from indai.protocol.kinds.book import BOOK
 from indai.protocol.kinds.meet import MEET
 from indai.protocol.kinds.pay import PAY
@@ -37,3 +37,9 @@ def read_terms(payload: negotiation_pb2.Commitment) -> Terms:
     terms = KINDS[name].terms.from_pb(getattr(payload, name))
     terms.check()
     return terms
+
+
+def cost_to(terms: Terms, *, first: bool) -> tuple[str, int] | None:
+    """What a commitment costs its first party, or the others: (currency, minor units); None for nothing."""
+    money = [one for one in terms.holdings(first=first) if isinstance(one, Money)]
+    return (money[0].currency, money[0].amount_minor) if money else None
