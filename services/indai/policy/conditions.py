@@ -207,7 +207,7 @@ class Pattern(Notation[Words]):
         return _wider(word, text) if self._wild else word == text
 
     def _word(self, text: str) -> str:
-        if not _WORD.fullmatch(text):
+        if not _WORD.fullmatch(text) or not text.isprintable():
             raise Problem(f"`{text[:MAX_NAME]}` is no word; write up to 100 characters without spaces")
         if "*" in text and (not self._wild or text.startswith("tag/")):
             raise Problem(f"`{text[:MAX_NAME]}`: * has no meaning here; write each word")

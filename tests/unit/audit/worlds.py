@@ -278,7 +278,12 @@ def unsigned(kind: str, payload: bytes) -> bytes:
 def activate(node: Node, policy: CompiledPolicy, time_ms: int, yaml: str | None = None) -> None:
     layers = [
         policy_pb2.PolicyLayer(
-            name=layer.name, grant=layer.grant, ask=layer.ask, unmatched=OUTCOMES[layer.unmatched.value]
+            name=layer.name,
+            grant=layer.grant,
+            ask=layer.ask,
+            unmatched=OUTCOMES[layer.unmatched.value],
+            advise=layer.advise,
+            yaml=policy.others.get(layer.name, ""),
         )
         for layer in policy.layers
     ]

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from indai.client.decisions import Outcome
 from indai.policy.compiled import OWNER, PLATFORM, compile_rules, decide, decide_many
 from indai.policy.facts import Facts, facts_of
-from indai.policy.kinds import PAY
+from indai.policy.kinds import MEET, PAY
 from indai.policy.language import parse
 from indai.policy.lint import Code, lint
 from indai.policy.rules import Rules
 from indai.policy.sentences import sentences
+from indai.policy.windows import WindowFacts, allowed_windows
 from indai.policy.writing import write
 from indai.protocol.errors import InvalidInput, Reason
 
@@ -118,3 +119,27 @@ def test_a_fact_that_is_missing_or_wrong_is_the_callers_mistake(
         decide(compile_rules("", parse(PAYS)), ALICE, facts)
     assert raised.value.reason is Reason.INVALID_ARGUMENT
     assert list(raised.value.fields) == [field]
+
+
+@modest
+@given(st.data())
+def test_windows_follow_every_condition_of_a_meeting(data: st.DataObject) -> None:
+    policy = compile_rules("", data.draw(some.policies()))
+    facts = data.draw(some.facts().filter(lambda one: one.kind == MEET))
+    asked = WindowFacts(
+        facts.peer,
+        facts.end_ms - facts.start_ms,
+        facts.start_ms - 2 * some.DAY,
+        facts.end_ms + 2 * some.DAY,
+        now_ms=facts.now_ms,
+        verified=facts.verified,
+        agreed_ms=[facts.start_ms] * facts.already_that_day,
+        about=facts,
+    )
+    holding = {
+        window.outcome
+        for window in allowed_windows(policy, asked)
+        if window.start_ms <= facts.start_ms and facts.end_ms <= window.end_ms
+    }
+    outcome = decide(policy, ALICE, facts).evaluation.outcome
+    assert holding == (set() if outcome is Outcome.REFUSE else {outcome})
