@@ -10,8 +10,9 @@ from indai.protocol.errors import Reason, Refused
 from indai.protocol.lifecycle import EXPIRES_AFTER_MS, OVERDUE_GRACE_MS, State, body_of, committed
 from indai.protocol.messages import DAY_MS, EventKind, Message, Move
 from indai.protocol.party import step, wakes_at
-from indai.protocol.party_life import DISPUTE_WAIT_MS, REMIND_BEFORE_MS
+from indai.protocol.party_life import DISPUTE_WAIT_MS
 from indai.protocol.party_state import (
+    REMIND_BEFORE_MS,
     Effect,
     Event,
     OwnerActs,

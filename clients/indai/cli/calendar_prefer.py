@@ -37,6 +37,7 @@ _TRAVEL = re.compile(r"(.*)\|(.*)=(.+)")
 @click.option("--after", metavar="LENGTH", help="Free time after a meeting.")
 @click.option("--travel", metavar="HERE|THERE=LENGTH", multiple=True, help="A way; empty is anywhere.")
 @click.option("--notice", metavar="LENGTH", help="From now to the earliest start.")
+@click.option("--remind", metavar="LENGTH", help="Before the start, of meetings agreed later; 0: never.")
 @click.option("--per-day", type=click.IntRange(0, 100), help="Agreed meetings a day; 0: any.")
 @click.option("--on-change", type=click.Choice(sorted(ON_CHANGE)), help="When you move a meeting.")
 @click.option("--clear", is_flag=True, help="Forget everything first.")
@@ -50,6 +51,7 @@ def prefer(
     after: str | None,
     travel: Sequence[str],
     notice: str | None,
+    remind: str | None,
     per_day: int | None,
     on_change: str | None,
     clear: bool,
@@ -61,7 +63,7 @@ def prefer(
     """
 
     def change(settings: MeetSettings) -> bool:
-        named = (hours, best, before, after, travel, notice, per_day, on_change, clear)
+        named = (hours, best, before, after, travel, notice, remind, per_day, on_change, clear)
         if clear:
             settings.Clear()
         _replace(settings.hours, [each for text in hours for each in day_hours(text)])
@@ -71,6 +73,7 @@ def prefer(
             ("buffer_before_minutes", before),
             ("buffer_after_minutes", after),
             ("notice_minutes", notice),
+            ("reminder_minutes", remind),
         ):
             if text is not None:
                 setattr(settings, field, _minutes(text))
@@ -142,6 +145,7 @@ def _json(settings: MeetSettings) -> dict[str, object]:
         "after_minutes": settings.buffer_after_minutes,
         "travel": [{"here": w.here, "there": w.there, "minutes": w.minutes} for w in settings.travel],
         "notice_minutes": settings.notice_minutes,
+        "reminder_minutes": settings.reminder_minutes,
         "max_per_day": settings.max_per_day,
         "on_change": _on_change(settings),
     }
@@ -162,6 +166,7 @@ def _show(page: Page, settings: MeetSettings) -> None:
             ("after", f"{settings.buffer_after_minutes} min"),
             ("travel", "; ".join(ways)),
             ("notice", f"{settings.notice_minutes} min"),
+            ("reminder", f"{settings.reminder_minutes} min before" if settings.reminder_minutes else "never"),
             ("a day", str(settings.max_per_day or "any number")),
             ("on change", _on_change(settings)),
         ]

@@ -12,7 +12,7 @@ from indai.node.auth import caller
 from indai.node.calendar import MeetingEvent
 from indai.node.calendar.dav import Login
 from indai.node.calendar.itip import Method, invitation
-from indai.node.calendar.preferences import Hours, Preferences, Way
+from indai.node.calendar.preferences import REMINDER_MINUTES, Hours, Preferences, Way
 from indai.node.calendar_changes import CalendarChanges
 from indai.node.meet_settings import MeetSettings, OnChange, Tastes
 from indai.node.store import Store
@@ -220,6 +220,7 @@ def _settings(settings: MeetSettings) -> pb.MeetSettings:
         travel=[pb.Travel(here=way.here, there=way.there, minutes=way.minutes) for way in wanted.ways],
         notice_minutes=wanted.notice_minutes,
         max_per_day=wanted.max_per_day,
+        reminder_minutes=wanted.reminder_minutes,
         on_change=next(
             number for number, each in _ON_CHANGE.items() if number and each is settings.on_change
         ),
@@ -236,6 +237,9 @@ def _read_settings(settings: pb.MeetSettings) -> MeetSettings:
             ways=tuple(Way(way.here, way.there, way.minutes) for way in settings.travel),
             notice_minutes=settings.notice_minutes,
             max_per_day=settings.max_per_day,
+            reminder_minutes=(
+                settings.reminder_minutes if settings.HasField("reminder_minutes") else REMINDER_MINUTES
+            ),
         ),
         _ON_CHANGE.get(settings.on_change, OnChange.ASK),
     )

@@ -379,7 +379,10 @@ class Conversation:
             raise RuntimeError("there is nothing to commit")
         entry = prepare(self._draft.owner, mid, LeafKind.COMMITMENT, signed, self._draft.now_ms)
         self._draft.set(ledger_index=self._draft.record(entry))
-        agreed = self._draft.thread.side.thread
+        side = self._draft.thread.side
+        remind_ms = self._desk.host.remind_before_ms(self._draft.owner)
+        self._draft.state = replace(self._draft.thread, side=replace(side, remind_before_ms=remind_ms))
+        agreed = side.thread
         if agreed is not None and agreed.supersedes:
             self._draft.succeeded = (agreed.supersedes, mid)
 

@@ -45,6 +45,10 @@ class Host:
         self._tastes = tastes
         self._clock = clock
 
+    def remind_before_ms(self, owner: str) -> int:
+        """How long before a meeting the owner is reminded of it, ms; 0 for never."""
+        return self._tastes.get(owner).preferences.reminder_minutes * MINUTE_MS
+
     async def check_hands(self, owner: str, peer: Chain) -> None:
         """Raises ProtocolError(PIN_MISMATCH): see `Policies.check_hands`."""
         await self._policies.check_hands(owner, peer)

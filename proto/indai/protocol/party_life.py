@@ -38,7 +38,6 @@ from indai.protocol.party_state import (
     Undo,
 )
 
-REMIND_BEFORE_MS = 15 * MINUTE_MS
 DISPUTE_WAIT_MS = 10 * MINUTE_MS
 EVENT_LIFE_MS = (
     366 * DAY_MS
@@ -113,7 +112,7 @@ def tick(side: Side, now_ms: int) -> Next:
     """Time has passed: a reminder, what is past due, what was asked for in vain."""
     history, terms = _life(side), _terms(side)
     begins_ms = history.deed.begins_ms
-    if _to_remind(side) and now_ms >= begins_ms - REMIND_BEFORE_MS:
+    if _to_remind(side) and now_ms >= begins_ms - side.remind_before_ms:
         soon = (Remind(terms),) if now_ms < begins_ms else ()
         return replace(side, reminded=True), soon
     unheard = _unheard(side)
@@ -132,7 +131,7 @@ def wakes_at(side: Side) -> int | None:
     """When `tick` has something to do next, ms; None for never."""
     history, due = _life(side), []
     if _to_remind(side):
-        due.append(history.deed.begins_ms - REMIND_BEFORE_MS)
+        due.append(history.deed.begins_ms - side.remind_before_ms)
     unheard = _unheard(side)
     if unheard:
         due.append(unheard.issued_at_ms + DISPUTE_WAIT_MS)
@@ -250,7 +249,8 @@ def _may_alone(side: Side, kind: EventKind, now_ms: int) -> bool:
 def _to_remind(side: Side) -> bool:
     history = _life(side)
     goes_on = not history.state.ended and not history.successors
-    return bool(history.deed.begins_ms) and not side.reminded and goes_on
+    wanted = history.deed.begins_ms and side.remind_before_ms
+    return bool(wanted) and not side.reminded and goes_on
 
 
 def _life(side: Side) -> History:

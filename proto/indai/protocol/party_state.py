@@ -18,6 +18,7 @@ from indai.protocol.lifecycle import History, deed_of
 from indai.protocol.messages import (
     END_OF_TIME_MS,
     MAX_OFFER_LIFE_MS,
+    MINUTE_MS,
     Body,
     EventKind,
     Message,
@@ -27,6 +28,8 @@ from indai.protocol.messages import (
 )
 from indai.protocol.negotiation import OfferState, Thread, apply, open_thread
 from indai.protocol.party_json import body_from_json, body_to_json, message_from_json, message_to_json
+
+REMIND_BEFORE_MS = 15 * MINUTE_MS  # where an owner has said nothing else
 
 
 class Role(Enum):
@@ -314,6 +317,7 @@ class Side:
     reason: str = ""
     life: History | None = None
     reminded: bool = False
+    remind_before_ms: int = REMIND_BEFORE_MS
     supersedes: bytes = b""
     question: Question | None = None
     approved: bool = False
@@ -338,6 +342,7 @@ class Side:
             "reason": self.reason,
             "events": [message_to_json(message) for message in self.life.messages] if self.life else [],
             "reminded": self.reminded,
+            "remind_before_ms": self.remind_before_ms,
         }
         if self.supersedes:
             fields["supersedes"] = self.supersedes.hex()
@@ -366,6 +371,7 @@ class Side:
             reason=fields["reason"],
             life=_relive(thread, fields) if fields["phase"] == Phase.COMMITTED.value else None,
             reminded=fields.get("reminded", False),
+            remind_before_ms=fields.get("remind_before_ms", REMIND_BEFORE_MS),
             supersedes=bytes.fromhex(fields.get("supersedes", "")),
         )
 

@@ -355,6 +355,7 @@ class MeetSettings(_message.Message):
     NOTICE_MINUTES_FIELD_NUMBER: _builtins.int
     MAX_PER_DAY_FIELD_NUMBER: _builtins.int
     ON_CHANGE_FIELD_NUMBER: _builtins.int
+    REMINDER_MINUTES_FIELD_NUMBER: _builtins.int
     buffer_before_minutes: _builtins.int
     """Free minutes before a meeting."""
     buffer_after_minutes: _builtins.int
@@ -365,6 +366,10 @@ class MeetSettings(_message.Message):
     """Agreed meetings on one local day; 0 for any number."""
     on_change: Global___OnCalendarChange.ValueType
     """See there."""
+    reminder_minutes: _builtins.int
+    """Minutes before the start at which the owner is reminded, of meetings agreed from then on; 0 for never, and 15
+    when it is left out.
+    """
     @_builtins.property
     def hours(self) -> _containers.RepeatedCompositeFieldContainer[Global___DayHours]:
         """When meetings may be; none means whenever the policy allows."""
@@ -388,12 +393,15 @@ class MeetSettings(_message.Message):
         notice_minutes: _builtins.int = ...,
         max_per_day: _builtins.int = ...,
         on_change: Global___OnCalendarChange.ValueType = ...,
+        reminder_minutes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_reminder_minutes", b"_reminder_minutes", "reminder_minutes", b"reminder_minutes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buffer_after_minutes", b"buffer_after_minutes", "buffer_before_minutes", b"buffer_before_minutes", "hours", b"hours", "max_per_day", b"max_per_day", "notice_minutes", b"notice_minutes", "on_change", b"on_change", "preferred", b"preferred", "travel", b"travel"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reminder_minutes", b"_reminder_minutes", "buffer_after_minutes", b"buffer_after_minutes", "buffer_before_minutes", b"buffer_before_minutes", "hours", b"hours", "max_per_day", b"max_per_day", "notice_minutes", b"notice_minutes", "on_change", b"on_change", "preferred", b"preferred", "reminder_minutes", b"reminder_minutes", "travel", b"travel"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__reminder_minutes: _TypeAlias = _typing.Literal["reminder_minutes"]  # noqa: Y015
+    _WhichOneofArgType__reminder_minutes: _TypeAlias = _typing.Literal["_reminder_minutes", b"_reminder_minutes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reminder_minutes) -> _WhichOneofReturnType__reminder_minutes | None: ...
 
 Global___MeetSettings: _TypeAlias = MeetSettings  # noqa: Y015
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from indai.node import clock
 
 from tests.service.node.scene import ASK_ALWAYS, Scene
 from tests.service.node.world import Node, Owner, World, world
@@ -44,6 +46,9 @@ rules:
 """
 
 
+Jump = Callable[[int], None]
+
+
 @dataclass
 class Pair:
     """alice on node-a, bob on node-b."""
@@ -66,6 +71,21 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
 async def scene(pair: Pair) -> Scene:
     carol = await pair.a.agent("ind.ai/carol", ASK_ALWAYS)
     return Scene(pair, carol, await pair.world.stranger("ind.ai/eve"))
+
+
+@pytest.fixture(scope="module")
+def jump() -> Iterator[Jump]:
+    """Sets every clock of this process over a database to that time, ms; only forward."""
+    patch, start = pytest.MonkeyPatch(), time.time_ns() // 1_000_000
+
+    def to(at_ms: int) -> None:
+        shift = at_ms - time.time_ns() // 1_000_000
+        assert at_ms > start
+        patch.setattr(clock, "_SKEW_MS", shift)
+        patch.setattr(clock, "_monotonic_ms", lambda: time.monotonic_ns() // 1_000_000 + shift)
+
+    yield to
+    patch.undo()
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

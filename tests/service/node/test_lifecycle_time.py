@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
-from indai.node import clock
+from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import owner_pb2
+from indai.v1 import calendar_pb2, owner_pb2
+from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 
-from tests.service.node.conftest import Pair
+from tests.service.node.conftest import Jump, Pair
 from tests.service.node.lives import STANDS, audited, until
 from tests.service.node.test_meeting import DAY, HOUR, ask, journal
 from tests.service.node.world import Owner
 
 MINUTE = 60_000
-Jump = Callable[[int], None]
-
-
-@pytest.fixture(scope="module")
-def jump() -> Iterator[Jump]:
-    """Sets every clock of this process over a database to that time, ms; only forward."""
-    patch, start = pytest.MonkeyPatch(), time.time_ns() // 1_000_000
-
-    def to(at_ms: int) -> None:
-        shift = at_ms - time.time_ns() // 1_000_000
-        assert at_ms > start
-        patch.setattr(clock, "_SKEW_MS", shift)
-        patch.setattr(clock, "_monotonic_ms", lambda: time.monotonic_ns() // 1_000_000 + shift)
-
-    yield to
-    patch.undo()
 
 
 async def taken(call: Awaitable[object]) -> bool:
@@ -56,9 +40,17 @@ async def reminders(owner: Owner, thread: owner_pb2.Thread) -> list[str]:
 async def test_owners_are_reminded_then_say_that_it_took_place_or_it_is_overdue(
     pair: Pair, jump: Jump, tmp_path: Path
 ) -> None:
+    early = calendar_pb2.SetMeetSettingsRequest(settings=calendar_pb2.MeetSettings(reminder_minutes=120))
+    channel = plain_channel(pair.a.info.addresses["owner"], token=pair.alice.token)
+    await CalendarServiceStub(channel).SetMeetSettings(early)
     kept, forgotten = await ask(pair, title="Kept"), await ask(pair, title="Forgotten")
     first, second = sorted((kept, forgotten), key=lambda one: one.start_time.ToMilliseconds())
     both = (pair.alice, pair.bob)
+    jump(first.start_time.ToMilliseconds() - 40 * MINUTE)
+    async with asyncio.timeout(20):
+        while not await reminders(pair.alice, first):
+            await asyncio.sleep(0.05)
+    assert await reminders(pair.bob, first) == []  # he likes the usual quarter of an hour
     jump(first.start_time.ToMilliseconds() - 10 * MINUTE)
     async with asyncio.timeout(20):
         for owner in both:
@@ -82,9 +74,14 @@ async def test_owners_are_reminded_then_say_that_it_took_place_or_it_is_overdue(
     for owner in both:
         seen = await until(owner, forgotten.thread_id, lambda seen: seen.commitment_state == overdue, 40)
         assert seen.words == "Nobody has said yet that the meeting took place."
+    jump(forgotten.end_time.ToMilliseconds() + 31 * DAY)
+    expired = owner_pb2.COMMITMENT_STATE_EXPIRED
+    for owner in both:
+        seen = await until(owner, forgotten.thread_id, lambda seen: seen.commitment_state == expired, 60)
+        assert seen.words.endswith("the matter is closed.")
     report = await audited(pair, tmp_path)
     assert [finding.to_json() for finding in report.findings] == []
     assert sorted((one.verdict.name, one.state) for one in report.commitments) == [
+        ("VALID", "EXPIRED"),
         ("VALID", "FULFILLED"),
-        ("VALID", "OVERDUE"),
     ]

@@ -21,6 +21,7 @@ from indai.protocol.errors import InvalidInput, Reason
 
 DAY_MINUTES = 1440
 MAX_GAP_MINUTES = 24 * 60
+REMINDER_MINUTES = 15
 MAX_NOTICE_MINUTES = 60 * 24 * 60
 MAX_ENTRIES = 100
 MAX_PLACE = 200
@@ -50,7 +51,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """See `indai.v1.MeetSettings`. Empty `hours` are all hours; `max_per_day` 0 is any number."""
+    """See `indai.v1.MeetSettings`. Empty `hours` are all hours; `max_per_day` 0 is any number,
+    `reminder_minutes` 0 never."""
 
     hours: tuple[Hours, ...] = ()
     preferred: tuple[Hours, ...] = ()
@@ -59,6 +61,7 @@ class Preferences:
     ways: tuple[Way, ...] = ()
     notice_minutes: int = 0
     max_per_day: int = 0
+    reminder_minutes: int = REMINDER_MINUTES
 
     @property
     def reach_ms(self) -> int:
@@ -75,6 +78,8 @@ def check(preferences: Preferences) -> None:
         wrong = "Hours have a weekday from 1 to 7, and end after they start, within the day."
     elif not all(0 <= gap <= MAX_GAP_MINUTES for gap in gaps):
         wrong = "A buffer and a way are at most a day."
+    elif not 0 <= preferences.reminder_minutes <= MAX_NOTICE_MINUTES:
+        wrong = f"The reminder is at most {MAX_NOTICE_MINUTES // DAY_MINUTES} days before."
     elif not 0 <= preferences.notice_minutes <= MAX_NOTICE_MINUTES:
         wrong = f"The notice is at most {MAX_NOTICE_MINUTES // DAY_MINUTES} days."
     elif not 0 <= preferences.max_per_day <= MAX_ENTRIES:
