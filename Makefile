@@ -15,7 +15,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-registry proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -74,6 +74,9 @@ bench: $(READY)  ## ratios measured in one run; see docs/benchmarks.md
 
 bench-registry: $(READY)  ## the same for the registry alone, with 200,000 handles
 	@$(BIN)/python -m bench.registry
+
+bench-ledger: $(BENCH_READY)  ## the ledger and its auditor alone (longer: make bench-ledger LEDGER="--sustained 600")
+	@$(BIN)/python -m bench.commitments $(LEDGER)
 
 clean:           ## remove everything the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ OWNERS = [f"ind.ai/owner-{number}" for number in range(64)]
 ENVELOPE_BYTES = 900
 WAITING = 256
 
-_BARE_SETUP = """
+SETUP = """
     CREATE SCHEMA IF NOT EXISTS bench;
     CREATE TABLE bench.leaf (LIKE tlog.leaf INCLUDING ALL);
     CREATE TABLE bench.entry (LIKE tlog.entry INCLUDING ALL);
@@ -79,13 +80,13 @@ class Appends:
 async def appends(pool: asyncpg.Pool, admin: str, entries: int, batches: tuple[int, ...]) -> list[Appends]:
     """Both sides by turns, in slices, so that what else the machine does hits both alike."""
     connection = await asyncpg.connect(admin)
-    await connection.execute(_BARE_SETUP)
+    await connection.execute(SETUP)
     await connection.close()
     writer = await take_over(pool, LOG)
-    bare = _Bare(pool)
+    bare = Bare(pool)
     found = []
     for batch in batches:
-        slices = [_slice(batch) for _ in range(max(2, entries // batch))]
+        slices = [some_entries(batch) for _ in range(max(2, entries // batch))]
         ours_s = bare_s = 0.0
         for rows in slices:
             ours_s += await _timed(_record(pool, writer, rows))
@@ -98,13 +99,13 @@ async def appends(pool: asyncpg.Pool, admin: str, entries: int, batches: tuple[i
     return found
 
 
-async def _sequenced(pool: asyncpg.Pool, writer: Writer, bare: _Bare, entries: int) -> Appends:
+async def _sequenced(pool: asyncpg.Pool, writer: Writer, bare: Bare, entries: int) -> Appends:
     """Callers that each wait for their own leaf, against a loop that inserts as many at once."""
     ours_s = bare_s = 0.0
     rounds = max(2, entries // WAITING)
     async with Sequencer(pool, writer) as sequencer:
         for _ in range(rounds):
-            rows = _slice(WAITING)
+            rows = some_entries(WAITING)
             leaves = [LeafEntry(row.owner, row.mid, int(row.kind), row.leaf, row.time_ms) for row in rows]
             ours_s += await _timed(asyncio.gather(*(sequencer.submit(leaf) for leaf in leaves)))
             bare_s += await _timed(bare.insert(rows, contents=False))
@@ -112,7 +113,7 @@ async def _sequenced(pool: asyncpg.Pool, writer: Writer, bare: _Bare, entries: i
     return Appends("leaves of waiting callers, by the sequencer", WAITING, count / ours_s, count / bare_s)
 
 
-class _Bare:
+class Bare:
     """Inserts, with indexes counted here."""
 
     def __init__(self, pool: asyncpg.Pool) -> None:
@@ -120,14 +121,19 @@ class _Bare:
         self._next = itertools.count()
 
     async def insert(self, rows: list[Entry], *, contents: bool) -> None:
+        """A transaction of these rows."""
+        async with transaction(self._pool) as connection:
+            await self.rows(connection, rows, contents=contents)
+
+    async def rows(self, connection: asyncpg.Connection, rows: Sequence[Entry], *, contents: bool) -> None:
+        """These rows, inside the caller's transaction."""
         owners, mids, kinds, sealed, keys, leaves, times = columns(rows, VAULT)
         places = [next(self._next) for _ in rows]
-        async with transaction(self._pool) as connection:
-            await connection.execute(_LEAVES, LOG, places, leaves, times)
-            await connection.execute(_ENTRIES, LOG, owners, mids, kinds, places)
-            if contents:
-                await connection.execute(_CONTENTS, LOG, owners, mids, kinds, places, sealed)
-                await connection.execute(_KEYS, LOG, owners, places, keys)
+        await connection.execute(_LEAVES, LOG, places, leaves, times)
+        await connection.execute(_ENTRIES, LOG, owners, mids, kinds, places)
+        if contents:
+            await connection.execute(_CONTENTS, LOG, owners, mids, kinds, places, sealed)
+            await connection.execute(_KEYS, LOG, owners, places, keys)
 
 
 async def _record(pool: asyncpg.Pool, writer: Writer, rows: list[Entry]) -> None:
@@ -135,7 +141,8 @@ async def _record(pool: asyncpg.Pool, writer: Writer, rows: list[Entry]) -> None
         await record(connection, LOG, writer.epoch, rows, VAULT)
 
 
-def _slice(size: int) -> list[Entry]:
+def some_entries(size: int) -> list[Entry]:
+    """Fresh entries of 64 owners, as large as a commitment with its signatures."""
     now = time.time_ns() // 1_000_000
     return [
         prepare(

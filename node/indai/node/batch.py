@@ -394,9 +394,9 @@ class Batch:
             peer_key = draft.thread.columns["peer_key"] or newest_key(other)
             return Letterhead(context.resolver.policy.network, own, other, peer_key, key, own.head)
 
-        return Conversation(
-            Desk(agent, peer, letterhead, context.kinds, context.ledger), draft, cause, request_id
-        )
+        remind_ms = context.host.remind_before_ms(draft.owner)
+        desk = Desk(agent, peer, letterhead, context.kinds, context.ledger, remind_ms)
+        return Conversation(desk, draft, cause, request_id)
 
     def _state(self, owner: str, thread: bytes) -> ThreadState | None:
         key = (owner, thread)

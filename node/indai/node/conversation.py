@@ -100,6 +100,7 @@ class Desk:
     letterhead: Callable[[], Awaitable[Letterhead]]
     kinds: Mapping[str, KindModule]
     ledger: str
+    remind_before_ms: int
 
 
 class Conversation:
@@ -380,7 +381,7 @@ class Conversation:
         entry = prepare(self._draft.owner, mid, LeafKind.COMMITMENT, signed, self._draft.now_ms)
         self._draft.set(ledger_index=self._draft.record(entry))
         side = self._draft.thread.side
-        remind_ms = self._desk.host.remind_before_ms(self._draft.owner)
+        remind_ms = self._desk.remind_before_ms
         self._draft.state = replace(self._draft.thread, side=replace(side, remind_before_ms=remind_ms))
         agreed = side.thread
         if agreed is not None and agreed.supersedes:

@@ -1,0 +1,268 @@
+"""`python -m bench.commitments`: what the ledger and its auditor cost, beside bare inserts in the same run.
+
+python -m bench.commitments                   a few minutes
+python -m bench.commitments --sustained 600   ten minutes of appends at the end instead of one
+python -m bench.commitments --quick           seconds: shows that it runs, and measures nothing well
+
+- *appends*: callers that each wait for an entry with its content, by group commit; the bare side is the same group
+  commit over plain inserts of the same sealed rows, so both have the same batches. Sides take turns.
+- *proofs*: receipts made by the service from the stored tiles, one caller.
+- *size*: of all tables with their indexes, for each million entries.
+- *start*: taking over and signing the whole log, cold.
+- *audit*: two nodes' exports of real deals, by one process and by all cores.
+- *sustained*: appends for so long, with the memory of this process at each tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import uvloop
+from indai.client.audit import audit
+from indai.ledger.entries import Entry, record
+from indai.ledger.export import LedgerIdentity
+from indai.ledger.servicer import LedgerService
+from indai.protocol.keys import SigningKey
+from indai.tlog.append import Writer, take_over
+from indai.tlog.sequencer import GroupCommit
+from indai.tlog.signer import LogKeys, LogSigner
+from indai.v1 import ledger_pb2
+
+from bench.database import database
+from bench.ledger import LOG, SETUP, VAULT, Bare, some_entries
+from bench.loads import Load, run
+from tests.unit.audit.worlds import HOUR, NOW, Deal, World
+
+KEYS = LogKeys(LOG, SigningKey.from_seed(b"\x01" * 32), f"{LOG}/time", SigningKey.from_seed(b"\x02" * 32))
+TABLES = ("tlog.leaf", "tlog.entry", "tlog.tile", "tlog.checkpoint", "ledger.contents", "ledger.content_keys")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything."""
+
+    at_once: tuple[int, ...]
+    entries: int  # a level and side
+    rounds: int
+    proofs: int
+    deals: int
+    sustained_s: float
+
+
+FULL = Plan((1, 16, 64, 256, 1024), 4096, 4, 500, 5_000, 60.0)
+QUICK = Plan((1, 16), 64, 1, 10, 20, 0.5)
+
+
+async def measure(plan: Plan, base: Path) -> dict[str, Any]:
+    """Everything, one after the other."""
+    async with database(base / "postgres") as (pool, admin):
+        connection = await asyncpg.connect(admin)
+        await connection.execute(SETUP)
+        writer, bare = await take_over(pool, LOG), Bare(pool)
+        found: dict[str, Any] = {"appends": [await _level(pool, writer, bare, plan, n) for n in plan.at_once]}
+        signer = await LogSigner.open(pool, KEYS, base / "heads", _now_ms)
+        await signer.publish()
+        found["start"] = await _start(pool, base / "heads")
+        found["size"] = await _size(connection)
+        found["proofs"] = await _proofs(pool, signer, plan.proofs)
+        found["sustained"] = await _sustained(pool, plan.sustained_s)
+        await connection.close()
+    found["audit"] = await asyncio.to_thread(_audit, base / "exports", plan.deals)
+    return found
+
+
+def _ours(pool: asyncpg.Pool, writer: Writer) -> GroupCommit[Entry, int]:
+    async def write(connection: asyncpg.Connection, entries: Sequence[Entry]) -> list[int]:
+        return await record(connection, LOG, writer.epoch, entries, VAULT)
+
+    async def look_up(connection: asyncpg.Connection, entries: Sequence[Entry]) -> list[None]:
+        return [None] * len(entries)
+
+    return GroupCommit(pool, write, look_up, max_batch=1024)
+
+
+def _plain(pool: asyncpg.Pool, bare: Bare) -> GroupCommit[Entry, int]:
+    async def write(connection: asyncpg.Connection, entries: Sequence[Entry]) -> list[int]:
+        await bare.rows(connection, entries, contents=True)
+        return [0] * len(entries)
+
+    async def look_up(connection: asyncpg.Connection, entries: Sequence[Entry]) -> list[None]:
+        return [None] * len(entries)
+
+    return GroupCommit(pool, write, look_up, max_batch=1024)
+
+
+async def _level(pool: asyncpg.Pool, writer: Writer, bare: Bare, plan: Plan, at_once: int) -> dict[str, Any]:
+    """One number of waiting callers, both sides by turns."""
+    count = min(plan.entries, 64 * at_once)
+    loads: dict[str, list[Load]] = {"ours": [], "bare": []}
+    async with _ours(pool, writer) as ours, _plain(pool, bare) as plain:
+        for _ in range(plan.rounds):
+            for name, group in (("ours", ours), ("bare", plain)):
+                waiting = iter(some_entries(count))
+
+                async def submit(group: GroupCommit[Entry, int] = group, rows: Any = waiting) -> None:
+                    await group.submit(next(rows))
+
+                loads[name].append(await run(submit, at_once, count))
+    both = {name: _together(some) for name, some in loads.items()}
+    figures = {name: load.figures() for name, load in both.items()}
+    return {
+        "at_once": at_once,
+        "ratio": round(both["ours"].per_second / both["bare"].per_second, 2),
+    } | figures
+
+
+def _together(loads: list[Load]) -> Load:
+    every = sorted(ms for load in loads for ms in load.latencies_ms)
+    return Load(loads[0].concurrency, every, sum(load.seconds for load in loads))
+
+
+async def _start(pool: asyncpg.Pool, heads: Path) -> dict[str, Any]:
+    size = await pool.fetchval("SELECT size FROM tlog.head WHERE log = $1", LOG)
+    began = time.perf_counter()
+    await take_over(pool, LOG)
+    await LogSigner.open(pool, KEYS, heads, _now_ms)
+    return {"leaves": size, "ms": round(1000 * (time.perf_counter() - began), 1)}
+
+
+async def _size(connection: asyncpg.Connection) -> dict[str, Any]:
+    entries = await connection.fetchval("SELECT size FROM tlog.head WHERE log = $1", LOG)
+    sizes = {name: await connection.fetchval("SELECT pg_total_relation_size($1)", name) for name in TABLES}
+    million = {name: round(size / entries) for name, size in sizes.items()}  # bytes an entry: MB a million
+    return {"entries": entries, "mb_a_million": million, "all_mb_a_million": sum(million.values())}
+
+
+async def _proofs(pool: asyncpg.Pool, signer: LogSigner, count: int) -> dict[str, Any]:
+    identity = LedgerIdentity("ind.ai/bench", LOG, KEYS.verifier.vkey, "net")
+    service = LedgerService(pool, signer, identity, VAULT, _now_ms)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT set_config('indai.owners', 'ind.ai/owner-0', true)")
+        rows = await connection.fetch(
+            "SELECT mid FROM tlog.entry WHERE log = $1 AND owner = 'ind.ai/owner-0' LIMIT $2", LOG, count
+        )
+    context: Any = None
+    figures = {}
+    for name, encoding in (
+        ("tlog-proof", ledger_pb2.RECEIPT_FORMAT_TLOG_PROOF),
+        ("cose", ledger_pb2.RECEIPT_FORMAT_COSE),
+    ):
+        began = time.perf_counter()
+        for row in rows:
+            request = ledger_pb2.GetReceiptProofRequest(
+                owner="ind.ai/owner-0", mid=row["mid"], format=encoding
+            )
+            answer = await service.GetReceiptProof(request, context)
+        figures[name] = {
+            "per_second": round(len(rows) / (time.perf_counter() - began)),
+            "bytes": len(answer.proof),
+        }
+    return figures
+
+
+async def _sustained(pool: asyncpg.Pool, seconds: float) -> dict[str, Any]:
+    """64 callers for so long; MB of this process at each tenth. Memory is what it is, not what it was at most."""
+    writer, rows, memory = await take_over(pool, LOG), 0, list[float]()
+    async with _ours(pool, writer) as group:
+        for _ in range(10):
+            until = time.perf_counter() + seconds / 10
+            while time.perf_counter() < until:
+                await asyncio.gather(*(group.submit(entry) for entry in some_entries(64)))
+                rows += 64
+            memory.append(round(_resident_mb(), 1))
+    return {"seconds": seconds, "entries": rows, "per_second": round(rows / seconds), "mb": memory}
+
+
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def _audit(folder: Path, deals: int) -> dict[str, Any]:
+    folder.mkdir()
+    world = World()
+    for number in range(deals):
+        Deal(world, number=number, start_ms=NOW + (24 + number) * HOUR, at_ms=NOW + number).run()
+    paths, found = world.write(folder), dict[str, Any]()
+    for name, processes in (("one process", 1), ("all cores", os.cpu_count() or 1)):
+        began = time.perf_counter()
+        report = audit(paths, folder / "registry.jsonl", world.trust, processes=processes)
+        seconds = time.perf_counter() - began
+        if report.exit_status:
+            raise RuntimeError(f"the audit found something: {report.findings[:3]}")
+        leaves = report.counts.leaves
+        found[name] = {
+            "leaves": leaves,
+            "seconds": round(seconds, 1),
+            "minutes_a_million": round(seconds / leaves * 1e6 / 60, 1),
+        }
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def render(found: dict[str, Any]) -> str:
+    """The tables, 80 columns wide."""
+    lines = [
+        f"{'appends by waiting callers':28}{'ours/s':>9}{'bare/s':>9}{'ratio':>7}{'p50 ms':>9}{'p99 ms':>9}"
+    ]
+    lines += [
+        f"{row['at_once']:>28}{row['ours']['per_second']:>9.0f}{row['bare']['per_second']:>9.0f}"
+        f"{row['ratio']:>7.2f}{row['ours']['p50_ms']:>9.1f}{row['ours']['p99_ms']:>9.1f}"
+        for row in found["appends"]
+    ]
+    lines += [
+        f"receipts a second: {name} {each['per_second']} ({each['bytes']} bytes)"
+        for name, each in found["proofs"].items()
+    ]
+    size, start, held = found["size"], found["start"], found["sustained"]
+    lines.append(f"database for each million entries: {size['all_mb_a_million']} MB, of which")
+    lines += [f"  {name:24}{mb:>8} MB" for name, mb in size["mb_a_million"].items()]
+    lines.append(f"cold start with {start['leaves']:,} leaves: {start['ms']} ms")
+    lines += [
+        f"audit, {name}: {each['leaves']:,} leaves in {each['seconds']} s, {each['minutes_a_million']} min a million"
+        for name, each in found["audit"].items()
+    ]
+    memory = ", ".join(f"{mb:.0f}" for mb in held["mb"])
+    lines.append(f"{held['seconds']:.0f} s of appends: {held['per_second']}/s; MB at each tenth: {memory}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Parse the arguments, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.commitments")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    parser.add_argument("--sustained", type=float, default=0, metavar="SECONDS", help="of appends at the end")
+    arguments = parser.parse_args()
+    plan = QUICK if arguments.quick else FULL
+    if arguments.sustained:
+        plan = Plan(plan.at_once, plan.entries, plan.rounds, plan.proofs, plan.deals, arguments.sustained)
+    base = Path(tempfile.mkdtemp(prefix="indai-bench-"))
+    base.chmod(0o711)  # Postgres' own account passes through
+    try:
+        found = uvloop.run(measure(plan, base))
+    except BaseException:
+        print(f"What it left is in {base}.", file=sys.stderr)
+        raise
+    shutil.rmtree(base, ignore_errors=True)
+    print(json.dumps(found) if arguments.json else render(found))
+
+
+if __name__ == "__main__":
+    main()
