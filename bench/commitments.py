@@ -4,8 +4,8 @@ python -m bench.commitments                   a few minutes
 python -m bench.commitments --sustained 600   ten minutes of appends at the end instead of one
 python -m bench.commitments --quick           seconds: shows that it runs, and measures nothing well
 
-- *appends*: callers that each wait for an entry with its content, by group commit; the bare side is the same group
-  commit over plain inserts of the same sealed rows, so both have the same batches. Sides take turns.
+- *appends*: callers that each wait for an entry with its content, by group commit; the bare side is the same
+  group commit over plain inserts of the same sealed rows, so batches form alike. Sides take turns.
 - *proofs*: receipts made by the service from the stored tiles, one caller.
 - *size*: of all tables with their indexes, for each million entries.
 - *start*: taking over and signing the whole log, cold.
@@ -174,7 +174,7 @@ async def _proofs(pool: asyncpg.Pool, signer: LogSigner, count: int) -> dict[str
 
 
 async def _sustained(pool: asyncpg.Pool, seconds: float) -> dict[str, Any]:
-    """64 callers for so long; MB of this process at each tenth. Memory is what it is, not what it was at most."""
+    """64 callers for so long; what this process holds in memory at each tenth, in MB."""
     writer, rows, memory = await take_over(pool, LOG), 0, list[float]()
     async with _ours(pool, writer) as group:
         for _ in range(10):
@@ -223,7 +223,7 @@ def render(found: dict[str, Any]) -> str:
     ]
     lines += [
         f"{row['at_once']:>28}{row['ours']['per_second']:>9.0f}{row['bare']['per_second']:>9.0f}"
-        f"{row['ratio']:>7.2f}{row['ours']['p50_ms']:>9.1f}{row['ours']['p99_ms']:>9.1f}"
+        f"{row['ratio']:>9.2f}{row['ours']['p50_ms']:>9.1f}{row['ours']['p99_ms']:>9.1f}"
         for row in found["appends"]
     ]
     lines += [
@@ -235,7 +235,8 @@ def render(found: dict[str, Any]) -> str:
     lines += [f"  {name:24}{mb:>8} MB" for name, mb in size["mb_a_million"].items()]
     lines.append(f"cold start with {start['leaves']:,} leaves: {start['ms']} ms")
     lines += [
-        f"audit, {name}: {each['leaves']:,} leaves in {each['seconds']} s, {each['minutes_a_million']} min a million"
+        f"audit, {name}: {each['leaves']:,} leaves in {each['seconds']} s,"
+        f" {each['minutes_a_million']} min a million"
         for name, each in found["audit"].items()
     ]
     memory = ", ".join(f"{mb:.0f}" for mb in held["mb"])

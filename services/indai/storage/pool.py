@@ -143,6 +143,11 @@ def _translate_state(error: asyncpg.PostgresError) -> IndaiError:
             return _unavailable(
                 "The database is read-only.", "Connect to the primary server, not to a standby."
             )
+        case asyncpg.DataCorruptedError() | asyncpg.IndexCorruptedError():
+            return _unavailable(
+                "The database's own files are damaged: a page does not fit its checksum.",
+                "Stop the node, keep its files as they are, and restore a backup beside them.",
+            )
         case asyncpg.QueryCanceledError() | asyncpg.LockNotAvailableError():
             return Unavailable(
                 Reason.DEADLINE_EXCEEDED,
