@@ -194,11 +194,16 @@ class _Sets:
     policies: cedarpy.PolicySet
     schema: cedarpy.Schema
     rules: tuple[_Rule, ...]  # by position: Cedar calls the n-th policy of a text `policy<n>`
-    by_action: Mapping[str, cedarpy.PolicySet]
+    actions: frozenset[str]  # that some policy names
+    by_action: dict[str, cedarpy.PolicySet]  # their sets, each made when it is first asked for
 
     def about(self, action: str) -> cedarpy.PolicySet:
         """What can match the action; everything for one that no policy names."""
-        return self.by_action.get(action, self.policies)
+        if action not in self.actions:
+            return self.policies
+        if action not in self.by_action:
+            self.by_action[action] = _about(self.layers, action)
+        return self.by_action[action]
 
 
 def _engine() -> (
@@ -221,32 +226,38 @@ def _load(layers: tuple[Layer, ...], schema: str) -> _Sets:
         raise InvalidInput(Reason.INVALID_POLICY, "a layer's default is to refuse or to ask")
     try:
         rules = tuple(rule for layer in layers for rule in _rules_of(engine, layer))
-        # One text in the same order, so that positions in `rules` are the engine's ids.
-        text = "\n".join(text for layer in layers for text in (layer.grant, layer.ask, layer.advise))
+        text = _text(layers)
         policies = engine.PolicySet.from_str(text)
-        by_action = {} if _GROUPS.search(schema) else _by_action(engine, text)
+        actions = frozenset() if _GROUPS.search(schema) else _all_actions(engine, text)
         parsed_schema = engine.Schema.from_str(schema)
     except ValueError as error:
         raise InvalidInput(Reason.INVALID_POLICY, f"the compiled policy does not parse: {error}") from None
     ids = [rule.id for rule in rules]
     if len(set(ids)) != len(ids) or len(ids) != len(policies):
         raise InvalidInput(Reason.INVALID_POLICY, "two compiled rules have the same id")
-    return _Sets(layers, policies, parsed_schema, rules, by_action)
+    return _Sets(layers, policies, parsed_schema, rules, actions, {})
 
 
-def _by_action(engine: Any, text: str) -> dict[str, Any]:
-    """The set of each action that some policy names, with the policies that name none; ids stay the same."""
-    parsed = json.loads(engine.policies_to_json_str(text))
-    named = {key: _actions(policy["action"]) for key, policy in parsed["staticPolicies"].items()}
-    found = {}
-    for action in {one for actions in named.values() if actions for one in actions}:
-        chosen = {
-            key: policy
-            for key, policy in parsed["staticPolicies"].items()
-            if named[key] is None or action in (named[key] or ())
-        }
-        found[action] = engine.PolicySet.from_json_str(json.dumps({**parsed, "staticPolicies": chosen}))
-    return found
+def _all_actions(engine: Any, text: str) -> frozenset[str]:
+    policies = json.loads(engine.policies_to_json_str(text))["staticPolicies"].values()
+    return frozenset(one for policy in policies for one in _actions(policy["action"]) or ())
+
+
+def _about(layers: Sequence[Layer], action: str) -> Any:
+    """The policies that name the action, or none; their ids stay the same."""
+    engine = _engine()
+    parsed = json.loads(engine.policies_to_json_str(_text(layers)))
+    chosen = {}
+    for key, policy in parsed["staticPolicies"].items():
+        named = _actions(policy["action"])
+        if named is None or action in named:
+            chosen[key] = policy
+    return engine.PolicySet.from_json_str(json.dumps({**parsed, "staticPolicies": chosen}))
+
+
+def _text(layers: Sequence[Layer]) -> str:
+    """All sets as one text in the order of the rules, so that positions there are the engine's ids."""
+    return "\n".join(text for layer in layers for text in (layer.grant, layer.ask, layer.advise))
 
 
 def _actions(scope: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -167,13 +167,13 @@ def _validate(layers: Sequence[Layer]) -> None:
     overflow.
     """
     for layer in layers:
-        for text in (layer.grant, layer.ask, layer.advise):
-            result = cedarpy.validate_policies(text, _schema())
-            if not result.validation_passed:
-                first = result.errors[0].error if result.errors else "no reason given"
-                raise InvalidInput(
-                    Reason.INVALID_POLICY, f"the {layer.name} rules do not fit the schema: {first}"
-                )
+        text = "\n".join((layer.grant, layer.ask, layer.advise))
+        result = cedarpy.validate_policies(text, _schema())
+        if not result.validation_passed:
+            first = result.errors[0].error if result.errors else "no reason given"
+            raise InvalidInput(
+                Reason.INVALID_POLICY, f"the {layer.name} rules do not fit the schema: {first}"
+            )
 
 
 def cautious_policy(time_zone: str) -> str:
