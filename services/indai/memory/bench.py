@@ -21,9 +21,9 @@ from indai.memory.ranking import Weights, rank, weights_for
 
 # What tuning may change: few settings, since a set has few conversations.
 GRID: Mapping[str, tuple[float, ...]] = {
-    "lexical": (0.5, 1.0, 1.5),
-    "neighbour": (0.0, 0.2, 0.4),
-    "speaker": (0.1, 0.3),
+    "lexical": (0.3, 0.65, 1.0, 1.5),
+    "neighbour": (0.1, 0.25, 0.4),
+    "speaker": (0.15, 0.35),
 }
 Progress = Callable[[str, int, int], None]
 

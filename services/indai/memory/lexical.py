@@ -18,7 +18,7 @@ import snowballstemmer
 from indai.memory.translit import is_indic, key
 
 KEY = "~"
-KEY_WEIGHT = 0.5
+KEY_WEIGHT = 0.35
 # A longer "word" is data: a key, a link, an attack on the index.
 MAX_TERM = 40
 MAX_CHARACTERS = 100_000
