@@ -48,12 +48,8 @@ from indai.ledger.entries import SCHEMA as LEDGER
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
-from indai.llm.config import BUILT_IN, parse_config
 from indai.llm.openai_api import MAX_BODY as OPENAI_MAX_BODY
 from indai.llm.openai_api import openai_routes
-from indai.llm.servicer import LlmService
-from indai.llm.store import SCHEMA as LLM
-from indai.llm.store import Store as LlmStore
 from indai.node import auth
 from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
@@ -98,6 +94,7 @@ from indai.v1 import (
 if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
 
+LLM = Schema("llm", "indai.llm")
 MEMORY = Schema("memory", "indai.memory")
 POLICY = Schema("policy", "indai.policy")
 SCHEMAS: dict[str, tuple[Schema, ...]] = {
@@ -310,15 +307,15 @@ class _Process:
         )
 
     async def start_llm(self) -> None:
+        # As below, for 0.5 s.
+        from indai.node.llm_role import llm_role  # noqa: PLC0415
+
+        config = _text(self._settings.llm_config) if self._settings.llm_config else ""
         secrets = Secrets(self._settings.data, self._keystore, os.environ)
-
-        async def secret(reference: str) -> str:
-            return await asyncio.to_thread(secrets.get, reference)
-
-        config = parse_config(_text(self._settings.llm_config) if self._settings.llm_config else BUILT_IN)
-        servicer = LlmService(config, LlmStore(self._pool), secret, await DatabaseClock.start(self._pool))
-        self._stack.push_async_callback(servicer.close)
-        await self._serve_inside("llm", [Service(llm_pb2_grpc.add_LlmServiceServicer_to_server, servicer)])
+        service = await self._stack.enter_async_context(
+            llm_role(self._pool, await DatabaseClock.start(self._pool), secrets, config)
+        )
+        await self._serve_inside("llm", [service])
 
     async def start_memory(self) -> None:
         # It brings 0.4 s of imports, which processes without this role are spared.

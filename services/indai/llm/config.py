@@ -174,6 +174,7 @@ providers:
   local: {kind: local}
 models:
   local: {provider: local, model: local}
+  e5: {provider: local, model: multilingual-e5-small, embeds: true}
 routes:
   default: [local]
 """

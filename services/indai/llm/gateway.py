@@ -22,6 +22,7 @@ from indai.llm.attempt import Attempt, monotonic_ms
 from indai.llm.breaker import Breaker
 from indai.llm.chain import Chain, Ended, Setting, Started
 from indai.llm.config import Config
+from indai.llm.local.provider import MakeEmbedder
 from indai.llm.pii import Restorer, Scrubber
 from indai.llm.pricing import estimate_tokens
 from indai.llm.providers.registry import Providers, Secret
@@ -105,9 +106,16 @@ class _Generation:
 class Gateway:
     """All generations of this process. `clock`: ms since the epoch."""
 
-    def __init__(self, config: Config, store: Store, secret: Secret, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        secret: Secret,
+        clock: Callable[[], int],
+        embedder: MakeEmbedder | None = None,
+    ) -> None:
         self.config = config
-        self.providers = Providers(config, secret)
+        self.providers = Providers(config, secret, embedder)
         self.breakers = {name: Breaker(lambda: int(monotonic_ms())) for name in config.providers}
         self._store = store
         self._clock = clock

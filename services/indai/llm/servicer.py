@@ -15,6 +15,7 @@ from indai.llm.chain import Started
 from indai.llm.config import Config
 from indai.llm.embedding import embed
 from indai.llm.gateway import Accepted, Done, Gateway, Told
+from indai.llm.local.provider import MakeEmbedder
 from indai.llm.providers.registry import Secret
 from indai.llm.store import Store, thirty_days_before
 from indai.llm.values import TextDelta, ToolCall
@@ -32,11 +33,19 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class LlmService(llm_pb2_grpc.LlmServiceServicer):
     """Stateless but for connections, breakers and what runs: any number may share one database.
 
-    `secret` gives what a `vault:` reference stands for; `clock`: ms since the epoch.
+    `secret` gives what a `vault:` reference stands for; `clock`: ms since the epoch; `embedder` makes the
+    built-in model of embeddings.
     """
 
-    def __init__(self, config: Config, store: Store, secret: Secret, clock: Callable[[], int]) -> None:
-        self._gateway = Gateway(config, store, secret, clock)
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        secret: Secret,
+        clock: Callable[[], int],
+        embedder: MakeEmbedder | None = None,
+    ) -> None:
+        self._gateway = Gateway(config, store, secret, clock, embedder)
         self._store = store
         self._clock = clock
 

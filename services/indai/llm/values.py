@@ -208,3 +208,15 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Let connections go."""
         ...
+
+
+class Embedder(Protocol):
+    """The built-in model of embeddings, if there is one; other errors than IndaiError never leave it."""
+
+    async def embed(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
+        """One vector for each text."""
+        ...
+
+    def close(self) -> None:
+        """Let it go."""
+        ...

@@ -153,6 +153,25 @@ async def test_other_tools_speak_openais_format(node: Node) -> None:
     assert {each.scope.owner for each in calls} == {"ind.ai/alice"}
 
 
+async def test_texts_are_embedded_by_the_model_that_the_memory_uses(node: Node) -> None:
+    headers = {"Authorization": f"Bearer {node.tokens['ind.ai/alice']}"}
+    address = f"http://{node.addresses['openai']}/v1/embeddings"
+    body = {"model": "e5", "input": ["a meeting on Monday", "सोमवार को मीटिंग", "the price of onions"]}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(address, json=body) as response,
+    ):
+        answer = await response.json()
+    assert response.status == 200, answer
+    meeting, same, other = (each["embedding"] for each in answer["data"])
+    assert len(meeting) == 384
+
+    def likeness(one: list[float], two: list[float]) -> float:
+        return sum(a * b for a, b in zip(one, two, strict=True))
+
+    assert likeness(meeting, same) > likeness(meeting, other)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "kind"),
     [
@@ -185,7 +204,7 @@ async def test_pages_and_strangers_are_kept_out_of_the_endpoint(node: Node) -> N
         assert "error" in body
         async with session.get(address, headers=token) as response:
             names = [each["id"] for each in (await response.json())["data"]]
-    assert names == ["auto", "default", "cheap", "multilingual", "voice", "local"]
+    assert names == ["auto", "default", "cheap", "multilingual", "voice", "local", "e5"]
 
 
 async def test_the_endpoint_is_never_opened_to_other_machines(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Final
 
 from indai.llm.local.phrasing import ask_for, reply, tell
@@ -18,6 +18,7 @@ from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.pricing import estimate_tokens
 from indai.llm.routing import last_words
 from indai.llm.values import (
+    Embedder,
     Event,
     Fault,
     Finish,
@@ -32,6 +33,7 @@ from indai.llm.values import (
     Usage,
     Vectors,
 )
+from indai.protocol.errors import IndaiError
 
 # Parts of a tool's name that mean the intent, and names of properties that mean the slot.
 TOOLS: Final = {"meet": ("meet", "schedule", "calendar_book")}
@@ -40,15 +42,18 @@ PROPERTIES: Final = {
     "minutes": ("duration_minutes", "minutes", "duration", "length_minutes"),
     "when": ("when", "window", "within", "day", "time"),
 }
+MakeEmbedder = Callable[[], Embedder]
 _DEFAULTS: Final[dict[str, Slot]] = {"minutes": 30, "when": "this week"}
 _WORDS_AT_ONCE: Final = 8
 
 
 class LocalProvider:
-    """See the module. It needs neither address nor key."""
+    """See the module. `embedder` makes its model of embeddings, which is loaded when it is first used."""
 
-    def __init__(self, name: str, address: str = "", key: str = "") -> None:
+    def __init__(self, name: str, embedder: MakeEmbedder | None = None) -> None:
         self._name = name
+        self._make_embedder = embedder
+        self._embedder: Embedder | None = None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The answer of the rules, a few words at a time."""
@@ -59,11 +64,21 @@ class LocalProvider:
         yield Finished(Finish.TOOL_CALLS if calls else Finish.STOP, _usage(request, text, calls), calls)
 
     async def embed(self, model: str, texts: Sequence[str], *, query: bool) -> Vectors:
-        """It has no vectors."""
-        raise ProviderFault(Fault.NOT_FOUND, f"{self._name} has no model of embeddings.")
+        """See `indai.llm.values`; there is one model, whatever it is called."""
+        if self._make_embedder is None:
+            raise ProviderFault(Fault.NOT_FOUND, f"{self._name} has no model of embeddings.")
+        try:
+            if self._embedder is None:
+                self._embedder = await asyncio.to_thread(self._make_embedder)
+            values = await self._embedder.embed(texts, query=query)
+        except IndaiError as error:
+            raise ProviderFault(Fault.NOT_FOUND, f"{self._name} can't embed: {error.message}") from None
+        return Vectors(tuple(map(tuple, values)), Usage(sum(map(estimate_tokens, texts))))
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """See `indai.llm.values`."""
+        if self._embedder is not None:
+            await asyncio.to_thread(self._embedder.close)
 
 
 def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from indai.llm.config import Config, ProviderConfig
+from indai.llm.local.provider import LocalProvider, MakeEmbedder
 from indai.llm.values import Fault, Provider, ProviderFault
 from indai.protocol.errors import IndaiError
 
@@ -23,7 +24,6 @@ Maker = Callable[[str, str, str], Provider]
 
 # Loaded only when one is configured, and then at the start: an SDK takes a second.
 _CLIENTS: Final = {
-    "local": "indai.llm.local.provider:LocalProvider",
     "anthropic": "indai.llm.providers.anthropic:AnthropicProvider",
     "gemini": "indai.llm.providers.gemini:GeminiProvider",
     "sarvam": "indai.llm.providers.openai:SarvamProvider",
@@ -34,10 +34,13 @@ _CLIENTS: Final = {
 class Providers:
     """Clients by configured name."""
 
-    def __init__(self, config: Config, secret: Secret) -> None:
+    def __init__(self, config: Config, secret: Secret, embedder: MakeEmbedder | None = None) -> None:
         self._config = config
         self._secret = secret
-        self._makers = {each.kind: _maker(each.kind) for each in config.providers.values()}
+        self._makers: dict[str, Maker] = {
+            each.kind: _maker(each.kind) for each in config.providers.values() if each.kind in _CLIENTS
+        }
+        self._makers["local"] = lambda name, *_: LocalProvider(name, embedder)
         self._clients: dict[str, Provider] = {}
         self._making = asyncio.Lock()
 
