@@ -4,10 +4,11 @@ python -m bench.llm            two minutes
 python -m bench.llm --quick    seconds: shows that it runs, and measures nothing well
 
 A process of its own speaks the wire format of each provider and answers at once, so that what is measured is
-ours. Requests start at fixed instants, 100 a second (20 through Anthropic's SDK), whether earlier ones have ended or not. Direct calls and
-calls through the gateway take turns in blocks. Direct is the plainest client for the format: aiohttp for an
-OpenAI-compatible server, Anthropic's SDK for its own. The gateway is called through its stub, in the process,
-with a limit to reserve from and a row to store, in a Postgres that syncs to disk.
+ours. Requests start at fixed instants, 100 a second (20 through Anthropic's SDK), whether earlier ones have
+ended or not. Direct calls and calls through the gateway take turns in blocks. Direct is the plainest client
+for the format: aiohttp for an OpenAI-compatible server, Anthropic's SDK for its own. The gateway is called
+through its stub, in the process, with a limit to reserve from and a row to store, in a Postgres that syncs to
+disk.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ async def measure(base: Path, blocks: int, requests: int) -> dict[str, Any]:
                 "anthropic": lambda: _anthropic(client),
             }
             return {
-                name: await _compare(call, gateway(name), blocks, requests) for name, call in direct.items()
+                name: await _compare(call, gateway(name), RATES[name], blocks, requests * RATES[name] // 100)
+                for name, call in direct.items()
             }
 
 
@@ -276,7 +278,8 @@ def render(found: dict[str, Any]) -> str:
         for row in ("direct", "gateway", "added"):
             *times, cpu = figures[row].values()
             cells = "".join(f"{value:>10.2f}" for value in times) + f"{cpu:>12.2f}"
-            lines.append(f"{f'{name} {figures["per_second"]}/s, {row}':24}{cells}")
+            title = f"{name} {figures['per_second']}/s, {row}"
+            lines.append(f"{title:24}{cells}")
     lines += [
         "added: the gateway's figure less the direct call's (aim: p50 2, p99 10)",
         "processor: of this process, in which the client and the gateway run",
