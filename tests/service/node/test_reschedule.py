@@ -6,7 +6,10 @@ import uuid
 from pathlib import Path
 
 import pytest
+from indai.node.engine import Engine
+from indai.node.settlement import Settlement
 from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.party_state import OwnerActs
 from indai.v1 import negotiation_pb2, owner_pb2
 
 from tests.service.node.conftest import Pair
@@ -101,3 +104,23 @@ async def test_an_auditor_finds_both_valid(pair: Pair, tmp_path: Path) -> None:
     assert [finding.to_json() for finding in report.findings] == []
     assert {one.verdict.name for one in report.commitments} == {"VALID"}
     assert sum(one.state == "SUPERSEDED" for one in report.commitments) >= 4
+
+
+async def test_only_what_is_pending_is_settled(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread, engines, act = await ask(pair, title="No payment"), list[Engine](), Engine.act
+
+    async def noted(engine: Engine, owner: str, of: bytes, said: OwnerActs) -> None:
+        engines.append(engine)
+        await act(engine, owner, of, said)
+
+    monkeypatch.setattr(Engine, "act", noted)
+    await pair.alice.stub.DisputeCommitment(owner_pb2.DisputeCommitmentRequest(thread_id=thread.thread_id))
+    settlement = Settlement(engines[0]._store, engines[0])
+    for mid, reason in (
+        (bytes.fromhex(thread.commitment_mid), Reason.ILLEGAL_MOVE),
+        (bytes(32), Reason.NOT_FOUND),
+    ):
+        for call in (settlement.post("ind.ai/alice", mid, 100), settlement.void("ind.ai/alice", mid)):
+            with pytest.raises(IndaiError) as refused:
+                await call
+            assert refused.value.reason is reason
