@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from indai.memory.interfaces import Wanted
 from indai.memory.lexical import KEY, tokens, words
-from indai.memory.timewords import spans
+from indai.memory.timewords import asks_when, spans
 from indai.memory.translit import key
 
 
@@ -20,6 +20,7 @@ def refined(wanted: Wanted, query: str, speakers: Iterable[str], zone: str = "UT
     """What was asked for outright, and else what the question's own words ask for."""
     if not wanted.speaker:
         wanted = replace(wanted, speaker=_named(query, speakers))
+    wanted = replace(wanted, asks_when=wanted.asks_when or asks_when(query))
     times = [] if wanted.from_ms or wanted.to_ms else spans(query, wanted.now_ms, zone)
     if not times:
         return wanted

@@ -149,12 +149,13 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a search asks for besides the query's text. `speaker` is a boost, never a filter; a span of time
-    as well (0: open)."""
+    as well (0: open). `asks_when`: the answer is a time, so what names one is preferred."""
 
     now_ms: int
     speaker: str = ""
     from_ms: int = 0
     to_ms: int = 0
+    asks_when: bool = False
 
 
 @dataclass(frozen=True, slots=True)

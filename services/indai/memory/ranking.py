@@ -18,6 +18,7 @@ from uuid import UUID
 from indai.memory import embedding
 from indai.memory.interfaces import Candidate, Hit, Kind, Wanted
 from indai.memory.lexical import words as words_of
+from indai.memory.timewords import says_when
 
 # Of BM25. Turns are short, so their length tells little.
 K1 = 1.2
@@ -49,6 +50,7 @@ class Weights:
     further: float
     speaker: float
     time: float
+    when: float
     recency: float
     importance: float
     floor: float
@@ -65,6 +67,7 @@ _LEXICAL_ONLY = Weights(
     further=0.1,
     speaker=0.25,
     time=0.3,
+    when=0.2,
     recency=0.02,
     importance=0.05,
     floor=0.05,
@@ -80,6 +83,7 @@ _BY_MODEL = {
         further=0.05,
         speaker=0.35,
         time=0.3,
+        when=0.2,
         recency=0.02,
         importance=0.05,
         floor=0.05,
@@ -161,6 +165,7 @@ def _boosts(candidate: Candidate, wanted: Wanted, weights: Weights) -> dict[str,
     return {
         "speaker": weights.speaker * same_speaker(candidate.speaker, wanted.speaker),
         "time": weights.time * _in_span(candidate.said_ms, wanted),
+        "when": weights.when * (wanted.asks_when and says_when(candidate.text)),
         "recency": weights.recency * math.exp2(-age_days / weights.half_life_days),
         "importance": weights.importance * (candidate.importance - 0.5),
     }

@@ -73,6 +73,26 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
 
 
+_SAYS_WHEN = (
+    (_DAYS.keys() | _BEFORE.keys() | _WEEKDAYS.keys() | _MONTHS.keys() - _SHY_MONTHS | _BESIDE.keys())
+    - {"this", "is", "iss", "इस", "coming", "baad", "बाद"}
+)  # fmt: skip
+_ASKS_WHEN = frozenset({"when", "kab", "कब"})
+_ASKS_WHICH = frozenset({"date", "day", "month", "year", "weekday", "tareekh", "तारीख", "तारीख़"})
+
+
+def asks_when(question: str) -> bool:
+    """Whether the answer to a question is a time: "when", "kab", "on which day"."""
+    asked = words(question)
+    return bool(_ASKS_WHEN & set(asked) or _ASKS_WHICH & set(asked[:4]))
+
+
+def says_when(text: str) -> bool:
+    """Whether a text has a word that names a time; quicker than `spans`."""
+    said = words(text)
+    return not _SAYS_WHEN.isdisjoint(said) or any(map(_YEAR.fullmatch, said))
+
+
 def spans(text: str, said_ms: int, zone: str = "UTC", *, ahead: bool = False) -> list[Span]:
     """The times a text speaks of, in the order of its words; [] if none. `ahead`: it speaks of what is to
     come."""

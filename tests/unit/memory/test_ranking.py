@@ -74,6 +74,12 @@ def test_the_time_that_was_asked_for_counts() -> None:
     assert order(march, may, wanted=asked) == [1, 2]
 
 
+def test_a_question_for_a_time_prefers_what_names_one() -> None:
+    candidates = [turn(1, "We got engaged yesterday"), turn(2, "We got engaged, imagine", said_ms=NOW)]
+    assert order(*candidates) == [2, 1]
+    assert order(*candidates, wanted=replace(WANTED, asks_when=True)) == [1, 2]
+
+
 def test_what_has_nothing_in_common_is_left_out() -> None:
     assert order(turn(1, similarity=-0.1), turn(2, similarity=None)) == []
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indai.memory.asking import understand
-from indai.memory.timewords import spans
+from indai.memory.timewords import asks_when, spans
 
 # Wednesday, 12 November 2025, noon in Kolkata.
 NOW = int(datetime(2025, 11, 12, 6, 30, tzinfo=UTC).timestamp() * 1000)
@@ -85,6 +85,22 @@ def test_a_question_names_its_speaker_in_any_script_and_its_time() -> None:
 def test_a_question_that_names_both_or_nobody_prefers_nobody() -> None:
     assert understand("Did Asha meet Vikram?", NOW, ["Vikram", "Asha"]).speaker == ""
     assert understand("Who came?", NOW, ["Vikram", "Asha", ""]).speaker == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "asks"),
+    [
+        ("When did she move?", True),
+        ("Woh kab gayi thi?", True),
+        ("शादी कब हुई", True),
+        ("On which day was it?", True),
+        ("What does she do all day?", False),
+        ("Where is it?", False),
+    ],
+)
+def test_whether_a_question_asks_for_a_time(question: str, asks: bool) -> None:
+    assert asks_when(question) is asks
+    assert understand(question, NOW, []).asks_when is asks
 
 
 @settings(max_examples=60, deadline=None)
