@@ -30,6 +30,7 @@ class NewChunk:
     person: str = ""
     importance: float = 0.5
     document: UUID | None = None
+    id: UUID | None = None  # where it is kept from an export
 
 
 _PUT = """
@@ -71,7 +72,7 @@ async def put(
         scope.id,
         scope.tenant,
         kind.value,
-        [new_uuid(chunk.said_ms) for chunk in chunks],
+        [chunk.id or new_uuid(chunk.said_ms) for chunk in chunks],
         [chunk.source_id for chunk in chunks],
         [chunk.session for chunk in chunks],
         [chunk.place for chunk in chunks],

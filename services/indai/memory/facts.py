@@ -21,11 +21,6 @@ MENTIONS = 2  # turns that make an unsure fact hold
 Contradicts = Callable[[Fact, Fact], bool]
 
 
-def same_key(old: Fact, new: Fact) -> bool:
-    """The simplest judgement of what ends a fact: another value of its key."""
-    return old.key == new.key and old.value != new.value
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A fact's row. `mentions`: the chunks that said it; `ended_ms` 0 while it holds."""

@@ -10,7 +10,8 @@ from uuid import UUID
 import asyncpg
 from indai.memory import graph
 from indai.memory.access import Scope
-from indai.memory.facts import Changes, Contradicts, Record, digest, plan
+from indai.memory.extraction import contradicts
+from indai.memory.facts import Changes, Record, digest, plan
 from indai.memory.interfaces import Fact, Trust
 from indai.memory.times import at, ms, new_uuid
 from indai.protocol.errors import NotFound, Reason
@@ -82,7 +83,6 @@ async def take_in(
     connection: asyncpg.Connection,
     scope: Scope,
     found: Sequence[Record],
-    contradicts: Contradicts,
     now_ms: int,
 ) -> list[Record]:
     """Take facts in, in the caller's transaction; the facts that are new, confirmed or mentioned again.
@@ -115,7 +115,6 @@ async def restore(
     connection: asyncpg.Connection,
     scope: Scope,
     rows: Sequence[Record],
-    contradicts: Contradicts,
     now_ms: int,
 ) -> int:
     """Take in facts of an export: those that held as they were, once; how many are new."""
@@ -132,7 +131,7 @@ async def restore(
     new = [row for row in rows if row.id not in here]
     await _apply(connection, scope, Changes(added=[row for row in new if row.ended_ms]), now_ms)
     holding = [row for row in new if not row.ended_ms]
-    taken = await take_in(connection, scope, holding, contradicts, now_ms)
+    taken = await take_in(connection, scope, holding, now_ms)
     added = {row.id for row in taken}
     return len(new) - sum(row.id not in added for row in holding)
 

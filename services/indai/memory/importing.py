@@ -12,7 +12,7 @@ from uuid import UUID
 import asyncpg
 from indai.memory import chunks, factstore, graph, knowledge, requests, states, turns
 from indai.memory.access import Scope, ScopeKind, Sight
-from indai.memory.facts import Contradicts, Record
+from indai.memory.facts import Record
 from indai.memory.interfaces import Fact, Kind, Role, Trust, Turn
 from indai.memory.portable import FORMAT, MAX_LINES, VERSION
 from indai.memory.queue import Job, Task, enqueue
@@ -46,9 +46,7 @@ class Imported:
     known: int
 
 
-async def take_in(
-    pool: asyncpg.Pool, look: Sight, lines: bytes, contradicts: Contradicts, now_ms: int
-) -> Imported:
+async def take_in(pool: asyncpg.Pool, look: Sight, lines: bytes, now_ms: int) -> Imported:
     """Take lines in. Raises InvalidInput (INVALID_EXPORT) naming the first line that is wrong, and then
     nothing
     of its scope is stored."""
@@ -58,7 +56,7 @@ async def take_in(
     for scope, part in parsed.items():
         person = scope.key if scope.kind is ScopeKind.RELATIONSHIP else ""
         async with writing(pool, scope, person=person) as connection:
-            added.update(await _store(connection, look, scope, part, contradicts, now_ms))
+            added.update(await _store(connection, look, scope, part, now_ms))
         count += part.lines
     return Imported({name: n for name, n in added.items() if n}, count - added.total())
 
@@ -129,6 +127,7 @@ def _chunk(parsed: Parsed, value: Mapping[str, Any], now_ms: int) -> None:
         speaker=requests.name(value["speaker"], "speaker"),
         person=requests.name(value["person"], "person"),
         importance=_share(value["importance"]),
+        id=UUID(value["id"]),
     )
     parsed.chunks.append((_KINDS[value["type"]], chunk))
 
@@ -222,7 +221,6 @@ async def _store(
     look: Sight,
     scope: Scope,
     part: Parsed,
-    contradicts: Contradicts,
     now_ms: int,
 ) -> dict[str, int]:
     added = {"turn": await _store_turns(connection, scope, [saying for _, saying in part.turns], part)}
@@ -231,7 +229,7 @@ async def _store(
         columns = await turns.count_terms([chunk.text for chunk in some])
         added[kind.value] = len(await chunks.put(connection, scope, kind, some, columns))
     added["fact"] = await factstore.restore(
-        connection, scope, await _sourced(connection, scope, part.facts), contradicts, now_ms
+        connection, scope, await _sourced(connection, scope, part.facts), now_ms
     )
     added["relation"] = await graph.restore(connection, scope, part.edges)
     added["opinion"] = sum(

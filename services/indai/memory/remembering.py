@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 from indai.memory import consolidation, factstore, turns, work
 from indai.memory.access import Scope, Sight
-from indai.memory.facts import Contradicts, Record
+from indai.memory.facts import Record
 from indai.memory.interfaces import Extractor, Fact
 from indai.memory.queue import Job, Task, enqueue
 from indai.memory.session import writing
@@ -34,15 +34,13 @@ class Rememberer:
     def __init__(
         self,
         pool: asyncpg.Pool,
-        obvious: Extractor | None,
+        obvious: Extractor,
         extractor: Extractor | None,
-        contradicts: Contradicts,
         clock: Clock,
     ) -> None:
         self._pool = pool
         self._obvious = obvious
         self._extractor = extractor
-        self._contradicts = contradicts
         self._clock = clock
 
     async def remember(
@@ -63,24 +61,24 @@ class Rememberer:
             if sayings:
                 batch = await turns.store(connection, scope, look.origin, sayings, columns)
                 new = batch.new
-                at_once = extract and self._obvious is not None and 0 < len(new) <= AT_ONCE
-                if at_once and self._obvious is not None:
-                    found += await self._read(connection, scope, new, self._obvious)
+                at_once = extract and 0 < len(new) <= AT_ONCE
+                if at_once:
+                    found += await self._read(connection, scope, new)
                 jobs = self._jobs(scope, new, extract=extract and not (at_once and self._extractor is None))
                 promote = [Job(Task.PROMOTE, scope.id, once=True)] if batch.path == "full" else []
                 await enqueue(connection, [*jobs, *promote])
-            facts = await factstore.take_in(connection, scope, found, self._contradicts, now)
+            facts = await factstore.take_in(connection, scope, found, now)
         return Remembered(len(new), len(sayings) - len(new), facts)
 
     async def _read(
-        self, connection: asyncpg.Connection, scope: Scope, new: Sequence[Stored], obvious: Extractor
+        self, connection: asyncpg.Connection, scope: Scope, new: Sequence[Stored]
     ) -> list[Record]:
         """The obvious facts of turns just stored."""
         known = await factstore.open_facts(connection, scope.id)
         found: list[Record] = []
         for session, places in _spans(new).items():
             heard = await turns.span(connection, scope.id, session, min(places) - work.BEFORE, max(places))
-            found += await work.read(obvious, heard, min(places), known)
+            found += await work.read(self._obvious, heard, min(places), known)
         return found
 
     def _jobs(self, scope: Scope, new: Sequence[Stored], *, extract: bool) -> list[Job]:

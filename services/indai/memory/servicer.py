@@ -23,7 +23,7 @@ from indai.memory import (
 )
 from indai.memory import turns as turnstore
 from indai.memory.access import Door, Scope
-from indai.memory.facts import Contradicts, same_key
+from indai.memory.extraction import DeterministicExtractor
 from indai.memory.interfaces import Embedder, Extractor, Fact, Kind, Wanted
 from indai.memory.queue import Job, Task, enqueue
 from indai.memory.remembering import Rememberer
@@ -51,9 +51,8 @@ _FIRST = UUID(int=0)
 class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
     """Any number of replicas may share one database.
 
-    `embedder` None: words alone are searched. `obvious` finds facts within the call; `extractor`, when there
-    is
-    a better one, in jobs.
+    `embedder` None: words alone are searched. `obvious` (None: the deterministic one) finds facts within the
+    call; `extractor`, when there is a better one, in jobs.
     """
 
     def __init__(
@@ -62,14 +61,12 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         clock: Clock,
         embedder: Embedder | None,
         obvious: Extractor | None = None,
-        contradicts: Contradicts = same_key,
         extractor: Extractor | None = None,
     ) -> None:
         self._pool = pool
         self._clock = clock
         self._embedder = embedder
-        self._contradicts = contradicts
-        self._rememberer = Rememberer(pool, obvious, extractor, contradicts, clock)
+        self._rememberer = Rememberer(pool, obvious or DeterministicExtractor(), extractor, clock)
 
     async def Remember(self, request: pb.RememberRequest, context: Any) -> pb.RememberResponse:
         """Turns and facts, in one transaction."""
@@ -191,7 +188,7 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         """Lines, all or none of them."""
         look = requests.who(request.access)
         look.may(*_OWN)
-        done = await importing.take_in(self._pool, look, request.lines, self._contradicts, self._clock())
+        done = await importing.take_in(self._pool, look, request.lines, self._clock())
         return pb.ImportResponse(added=done.added, known=done.known)
 
     async def PutDocument(self, request: pb.PutDocumentRequest, context: Any) -> pb.PutDocumentResponse:

@@ -14,7 +14,8 @@ from uuid import UUID
 import asyncpg
 from indai.memory import chunks, consolidation, factstore, turns
 from indai.memory.access import Scope
-from indai.memory.facts import Contradicts, Record, same_key
+from indai.memory.extraction import DeterministicExtractor
+from indai.memory.facts import Record
 from indai.memory.interfaces import Embedder, ExtractionContext, Extractor, Fact, Kind, Role, Trust
 from indai.memory.queue import Handler, Job, NotYet, Task, enqueue
 from indai.memory.search import vector_text
@@ -70,11 +71,9 @@ class Work:
         extractor: Extractor | None,
         embedder: Embedder | None,
         clock: Clock,
-        contradicts: Contradicts = same_key,
     ) -> None:
         self._pool = pool
-        self._extractor = extractor
-        self._contradicts = contradicts
+        self._extractor = extractor or DeterministicExtractor()
         self._embedder = embedder
         self._clock = clock
 
@@ -99,7 +98,7 @@ class Work:
     async def extract(self, job: Job) -> None:
         """Facts of the turns between two places of a session."""
         scope = await scope_of(self._pool, job.scope)
-        if scope is None or job.session is None or self._extractor is None:
+        if scope is None or job.session is None:
             return
         async with writing(self._pool, scope, create=False) as connection:
             heard = await turns.span(connection, scope.id, job.session, job.first - BEFORE, job.last)
@@ -107,7 +106,7 @@ class Work:
         found = await read(self._extractor, heard, job.first, known)
         async with writing(self._pool, scope, create=False) as connection:
             try:
-                await factstore.take_in(connection, scope, found, self._contradicts, self._clock())
+                await factstore.take_in(connection, scope, found, self._clock())
             except asyncpg.ForeignKeyViolationError:
                 raise NotYet(0) from None  # a turn was forgotten meanwhile: read again what is left
 
