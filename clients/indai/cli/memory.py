@@ -51,6 +51,16 @@ KINDS = {
 }
 _STATES = {"active": pb.FACT_STATE_ACTIVE, "pending": pb.FACT_STATE_PENDING, "ended": pb.FACT_STATE_ENDED}
 _PAGE = 1_000
+_WHY = {
+    "lexical": "has the words",
+    "vector": "means the same",
+    "neighbours": "beside what fits",
+    "speaker": "said by whom you named",
+    "time": "said at that time",
+    "when": "names a time",
+    "recency": "recent",
+    "importance": "important",
+}
 
 scope_option = click.option(
     "--scope",
@@ -228,7 +238,9 @@ def show_hits(page: Page, hits: Any, notes: list[str], explained: pb.RecallRespo
         about = ", ".join(filter(None, (hit.speaker, said, scope_name(hit.scope), hit.id)))
         page.line(about, "dim", indent=6)
         if explained is not None:
-            parts = ", ".join(f"{reason.signal} {reason.part:.2f}" for reason in hit.why)
+            parts = ", ".join(
+                f"{_WHY.get(reason.signal, reason.signal)} {reason.part:.2f}" for reason in hit.why
+            )
             page.line(f"why: {parts}", "dim", indent=6)
     if not hits:
         page.line("Nothing that is remembered bears on it.")

@@ -109,8 +109,8 @@ def rank(candidates: Sequence[Candidate], wanted: Wanted, weights: Weights) -> l
         if words + meaning + around < weights.floor:
             continue
         why = {
-            "words": words,
-            "meaning": meaning,
+            "lexical": words,
+            "vector": meaning,
             "neighbours": around,
             **_boosts(candidate, wanted, weights),
         }
