@@ -161,6 +161,7 @@ class Gateway:
                 self._in_background(self._settle_again(one, self._rows(one, None)))
 
     def _begin(self, asked: Asked) -> _Generation:
+        asked = replace(asked, deadline_ms=asked.deadline_ms or self.config.limits.deadline_ms)
         now = self._clock()
         identifier = asked.generation or new_id(now, os.urandom(RANDOM_BYTES))
         if identifier in self._running:

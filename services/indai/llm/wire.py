@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from indai.llm.pii import Pii
@@ -13,6 +14,7 @@ from indai.llm.pricing import estimate_tokens
 from indai.llm.records import CallRow, DayCost, Notice, Scope, SpendingLimit
 from indai.llm.values import (
     Finish,
+    JsonObject,
     Message,
     ModelClass,
     Role,
@@ -31,7 +33,6 @@ MAX_MESSAGES: Final = 400
 MAX_TEXT: Final = 2 * 1024 * 1024
 MAX_TOOLS: Final = 128
 MAX_SCHEMA: Final = 64 * 1024
-DEADLINE_MS: Final = 20_000
 MAX_DEADLINE_MS: Final = 600_000
 OUTPUT_TOKENS: Final = 1024
 MAX_OUTPUT_TOKENS: Final = 64_000
@@ -88,7 +89,7 @@ _PERIOD_NUMBERS = {value: key for key, value in _PERIODS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A checked GenerateRequest."""
+    """A checked GenerateRequest; `deadline_ms` is 0 for the configuration's."""
 
     scope: Scope
     generation: bytes
@@ -120,7 +121,7 @@ def asked(request: pb.GenerateRequest) -> Asked:
         model_class=CLASSES.get(request.model_class),
         strategy=_STRATEGIES.get(request.strategy, Strategy.RULE),
         model=request.model,
-        deadline_ms=_at_most(request.deadline_ms or DEADLINE_MS, MAX_DEADLINE_MS, "deadline_ms"),
+        deadline_ms=_at_most(request.deadline_ms, MAX_DEADLINE_MS, "deadline_ms"),
         max_output_tokens=_at_most(
             request.max_output_tokens or OUTPUT_TOKENS, MAX_OUTPUT_TOKENS, "max_output_tokens"
         ),
@@ -331,13 +332,20 @@ def _tool(tool: pb.ToolSpec, path: str) -> Tool:
     if len(tool.arguments_schema_json) > MAX_SCHEMA:
         raise _too_large(f"The schema of {tool.name} has more than {MAX_SCHEMA // 1024} KiB.")
     try:
-        schema = json.loads(tool.arguments_schema_json or '{"type":"object","properties":{}}')
-        if not isinstance(schema, dict) or schema.get("type") != "object":
-            raise ValueError("no object")
-        Draft202012Validator.check_schema(schema)
+        schema = _schema(tool.arguments_schema_json or '{"type":"object","properties":{}}')
     except (ValueError, RecursionError, SchemaError):
         raise _wrong(f"{path}.arguments_schema_json", "must be the JSON schema of an object") from None
     return Tool(tool.name, tool.description, schema)
+
+
+@lru_cache(maxsize=512)
+def _schema(text: str) -> JsonObject:
+    """Checked once: that takes milliseconds, and a binding's tools stay the same. Nobody changes it."""
+    schema = json.loads(text)
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise ValueError("no object")
+    Draft202012Validator.check_schema(schema)
+    return schema
 
 
 def _by_tier(request: pb.GenerateRequest) -> dict[str, int]:

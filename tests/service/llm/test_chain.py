@@ -271,6 +271,15 @@ async def test_the_deadline_also_ends_a_stream_that_goes_on_too_long(
     assert (text, done.finish) == ("Hello", pb.FINISH_INTERRUPTED)
 
 
+async def test_without_a_deadline_the_configurations_holds(
+    gateway: MakeGateway, upstream: MakeUpstream
+) -> None:
+    server = await upstream("openai", Reply(hang_at=0))
+    limits = LIMITS.replace("{", "{deadline_ms: 150, ")
+    _, done = await (await gateway(configuration(server, limits=limits))).answer()
+    assert done.finish == pb.FINISH_DEGRADED
+
+
 @each_kind
 @pytest.mark.parametrize("hang_at", [0, 6], ids=["before-text", "in-the-middle"])
 async def test_stopping_aborts_the_providers_stream(
