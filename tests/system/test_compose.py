@@ -25,7 +25,7 @@ PROJECT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 # In an order in which each finds what it depends on.
-ROLES = ["registry", "north-policy", "north-ledger", "north-llm", "north"]
+ROLES = ["registry", "north-policy", "north-ledger", "north-llm", "north-memory", "north"]
 START_S, POLL_S = 60, 0.2
 ANYWHERE = "0.0.0.0"  # noqa: S104 - what a container binds to
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 
 import asyncpg
 from indai.memory.embedding import LocalEmbedder
-from indai.memory.extraction import DeterministicExtractor, contradicts
 from indai.memory.queue import Worker
 from indai.memory.servicer import MemoryService
 from indai.memory.work import Work
@@ -19,13 +18,12 @@ from indai.v1 import memory_pb2_grpc
 async def memory_role(pool: asyncpg.Pool, clock: Callable[[], int]) -> AsyncIterator[Service]:
     """Start the memory role; stop it after the jobs that run."""
     with contextlib.closing(LocalEmbedder()) as embedder:
-        extractor = DeterministicExtractor()
-        work = Work(pool, extractor, embedder, clock, contradicts)
+        work = Work(pool, None, embedder, clock)
         await work.resume()
         worker = Worker(pool, work.handlers)
         worker.start()
         try:
-            servicer = MemoryService(pool, clock, embedder, extractor, contradicts)
+            servicer = MemoryService(pool, clock, embedder)
             yield Service(memory_pb2_grpc.add_MemoryServiceServicer_to_server, servicer)
         finally:
             await worker.close()
