@@ -101,7 +101,7 @@ def rank(candidates: Sequence[Candidate], wanted: Wanted, weights: Weights) -> l
     """Best first. Near-duplicates are merged (the newer stays), what is below the floor is left out."""
     best = max((candidate.lexical for candidate in candidates), default=0.0) or 1.0
     content = {id(c): _content(c, best, weights) for c in candidates}
-    places = {(c.session, c.place): sum(content[id(c)]) for c in candidates if c.kind is Kind.TURN}
+    places = {(c.scope, c.session, c.place): sum(content[id(c)]) for c in candidates if c.kind is Kind.TURN}
     hits = []
     for candidate in candidates:
         words, meaning = content[id(candidate)]
@@ -150,12 +150,12 @@ def _content(candidate: Candidate, best: float, weights: Weights) -> tuple[float
     return words, weights.vector * max(stretched, 0.0)
 
 
-def _around(candidate: Candidate, places: dict[tuple[str, int], float], weights: Weights) -> float:
+def _around(candidate: Candidate, places: dict[tuple[UUID, str, int], float], weights: Weights) -> float:
     if candidate.kind is not Kind.TURN:
         return 0.0
 
     def at(distance: int) -> float:
-        return places.get((candidate.session, candidate.place + distance), 0.0)
+        return places.get((candidate.scope, candidate.session, candidate.place + distance), 0.0)
 
     return weights.neighbour * max(at(-1), at(1)) + weights.further * max(at(-2), at(2))
 

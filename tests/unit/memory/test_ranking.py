@@ -52,13 +52,14 @@ def test_a_turn_beside_the_answer_rises_and_one_in_another_session_does_not() ->
             turn(2, place=2),
             turn(3, place=2, session="2"),
             turn(4, place=9),
+            turn(5, place=2, scope=UUID(int=7)),
         ],
         WANTED,
         WEIGHTS,
     )
     assert [hit.candidate.id.int for hit in hits][:2] == [1, 2]
     assert "neighbours" in hits[1].why
-    assert "neighbours" not in hits[2].why
+    assert all("neighbours" not in hit.why for hit in hits[2:])
 
 
 def test_the_speaker_is_a_boost_and_never_a_filter() -> None:
