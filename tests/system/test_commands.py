@@ -197,6 +197,20 @@ def test_a_policy_is_set_and_the_same_again_changes_nothing(shell: Shell, tmp_pa
     assert shell.json("calendar", "show", "--as", "ind.ai/alice")["time_zone"] == "Asia/Tokyo"
 
 
+def test_a_model_is_asked_and_what_it_cost_is_shown(shell: Shell) -> None:
+    alice = ("--as", "ind.ai/alice")
+    answer = shell.json("llm", "ask", "hello", *alice)
+    assert (answer["model"], answer["finish"], answer["cost_micros"]) == ("local", "done", 0)
+    assert answer["text"].startswith("Hello!")
+    shown = shell.run("llm", "ask", "hello", *alice).stdout
+    assert shown.startswith("Hello! What can I do for you?\n")
+    assert [call["model"] for call in shell.json("llm", "calls", *alice)["calls"]] == ["local", "local"]
+    assert shell.json("llm", "calls", "--as", "ind.ai/bob")["calls"] == []
+    assert [day["calls"] for day in shell.json("llm", "cost", "--tenant", "personal")["costs"]] == [2]
+    shell.json("llm", "limit", "5.00", "--owner", "ind.ai/alice", "--per", "day")
+    assert [each["limit_micros"] for each in shell.json("llm", "limits", *alice)["limits"]] == [5_000_000]
+
+
 def test_an_owner_must_say_who_they_are_when_several_live_here(shell: Shell) -> None:
     assert "ind.ai/alice, ind.ai/bob" in shell.json("threads", status=2)["error"]["message"]
 
@@ -208,7 +222,14 @@ def test_private_files_can_be_read_by_nobody_else(shell: Shell) -> None:
 
 
 def test_human_output_of_a_live_node_fits_eighty_columns(shell: Shell) -> None:
-    for words in (("threads",), ("inbox",), ("journal",), ("calendar", "show"), ("calendar", "check")):
+    for words in (
+        ("threads",),
+        ("inbox",),
+        ("journal",),
+        ("calendar", "show"),
+        ("calendar", "check"),
+        ("llm", "providers"),
+    ):
         done = shell.run(*words, "--as", "ind.ai/bob")
         assert done.returncode == 0
         assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
