@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from indai.protocol.errors import ProtocolError
 from indai.protocol.kinds.table import KINDS
+from indai.protocol.party_state import Phase
 
-from tests.unit.simulation import MUTATIONS, Violation, World
+from tests.simulate import runs
+from tests.simulate.host import MUTATIONS
+from tests.simulate.malice import MALICE
+from tests.simulate.store import Violation
+from tests.simulate.world import World
 
 
 @pytest.mark.rule("NEG-25")
@@ -17,7 +22,7 @@ from tests.unit.simulation import MUTATIONS, Violation, World
 @pytest.mark.rule("LIF-22")
 def test_no_loss_repeat_delay_or_crash_breaks_an_invariant() -> None:
     committed = threads = cancelled = 0
-    for seed in range(2_000):
+    for seed in range(1_500):
         world = World(seed).run()
         committed += len(world.hosts["A"].store.booked)
         threads += len(world.hosts["A"].store.sides)
@@ -59,3 +64,34 @@ def test_a_seed_gives_the_same_day_twice() -> None:
     first, second = World(7).run(), World(7).run()
     assert first.signed == second.signed
     assert first.hosts["B"].store == second.hosts["B"].store
+
+
+@pytest.mark.rule("NEG-31")
+@pytest.mark.rule("NEG-35")
+@pytest.mark.parametrize("malice", [name for name in MALICE if name])
+def test_a_peer_that_lies_gains_a_delay_and_nothing_else(malice: str) -> None:
+    phases = set()
+    for seed in range(150):
+        world = World(seed, malice=malice).run()
+        phases |= {side.phase for side in world.hosts["A"].store.sides.values()}
+    assert (Phase.IN_DOUBT in phases) == (malice == "withholds")  # who says anything at all ends the doubt
+
+
+def test_a_guard_that_only_a_liar_gets_past_is_found() -> None:
+    def breaks(seed: int) -> bool:
+        try:
+            World(seed, malice="withholds", mutation="confirm-at-acceptance").run()
+        except Violation:
+            return True
+        return False
+
+    assert any(breaks(seed) for seed in range(50))
+
+
+def test_a_failing_run_is_told_in_a_few_steps_that_fail_again() -> None:
+    seed = next(seed for seed in range(200) if runs.failure(seed, "two-transactions"))
+    lines: list[str] = []
+    kept = runs.explain(seed, "two-transactions", lines.append)
+    assert len(kept) < 20
+    assert runs.failure(seed, "two-transactions", kept) == runs.failure(seed, "two-transactions")
+    assert any("took PROPOSE" in line for line in lines)

@@ -1,0 +1,240 @@
+"""One node with one owner, as the simulation of the pure machine sees it: it carries out the effects of
+`indai.protocol.party.step` inside a transaction on its store.
+
+`mutation` of the world breaks one guard on purpose; the tests show that each breach is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.header import GRACE_MS
+from indai.protocol.lifecycle import body_of
+from indai.protocol.messages import MINUTE_MS, EventKind, Message, Move, ReceiptBody, Terms, Wish
+from indai.protocol.party import step, wakes_at
+from indai.protocol.party_state import (
+    AskOwner,
+    Commit,
+    Consult,
+    Consume,
+    Effect,
+    Enact,
+    Event,
+    HostAnswers,
+    Outcome,
+    Phase,
+    Question,
+    Received,
+    Record,
+    Release,
+    Resend,
+    Reserve,
+    Send,
+    Sent,
+    Side,
+    Tell,
+    Unbook,
+)
+
+from tests.simulate.checks import check_always
+from tests.simulate.store import Store, Violation
+from tests.unit.wants import another, offers
+
+if TYPE_CHECKING:
+    from tests.simulate.world import World
+
+START_MS = 1_800_000_000_000
+MUTATIONS = (
+    "answer-before-commit",
+    "two-transactions",
+    "forget-replay",
+    "release-on-expiry",
+    "confirm-at-acceptance",
+    "reserve-nothing",
+    "new-bytes-on-retry",
+    "cancel-without-leaf",
+    "number-twice",
+)
+
+
+class Host:
+    """One node with one owner: carries out effects inside a transaction on its store."""
+
+    def __init__(self, world: World, subject: str, peer: str, skew_ms: int) -> None:
+        self.world, self.subject, self.peer, self.skew_ms = world, subject, peer, skew_ms
+        self.store = Store()
+        self.dead: dict[bytes, Reason] = {}
+
+    @property
+    def now_ms(self) -> int:
+        return self.world.now_ms + self.skew_ms
+
+    def take(self, thread: bytes, event: Event) -> None:
+        """One event from the owner, the clock or the host itself, in one transaction."""
+        store = self.store.copy()
+        self._run(store, thread, event)
+        self._commit(store)
+        self.world.note(self, thread, type(event).__name__)
+
+    def receive(self, message: Message) -> tuple[Message, ...]:
+        """A delivery: the stored outcome of a known message, else its effect; raises ProtocolError."""
+        known = self.store.replays.get(message.identity)
+        if known is not None and self.world.mutation != "forget-replay":
+            return known
+        if message.move is not Move.ACCEPT and self.now_ms > message.expires_at_ms + GRACE_MS:
+            raise ProtocolError(Reason.EXPIRED, "The message expired.", rule="HDR-05")
+        store = self.store.copy()
+        replies = self._run(store, message.thread, Received(message))
+        store.replays[message.identity] = replies
+        self._commit(store)
+        self.world.note(self, message.thread, f"took {message.move.name} of {message.sender}")
+        return replies
+
+    def acknowledged(self, message: Message) -> None:
+        store = self.store.copy()
+        store.outbox.pop(message.identity, None)
+        self._commit(store)
+
+    def refused(self, message: Message, reason: Reason) -> None:
+        """Never to be delivered, and neither is what answers it."""
+        self.dead[message.mid] = reason
+        self.acknowledged(message)
+
+    def due(self) -> list[bytes]:
+        wakes = ((thread, wakes_at(side)) for thread, side in self.store.sides.items())
+        return [thread for thread, due_ms in wakes if due_ms is not None and due_ms <= self.now_ms]
+
+    def _run(self, store: Store, thread: bytes, event: Event) -> tuple[Message, ...]:
+        side = store.sides.get(thread)
+        if self.world.mutation == "forget-replay" and isinstance(event, Received):
+            side = _forget(side, event.message)
+        events, replies = [event], []
+        while events:
+            side, effects = self._step(side, events.pop(0))
+            if any(isinstance(effect, Consult | Send) for effect in effects[:-1]) and not self.world.mutation:
+                raise Violation("what needs an answer is not the last effect of its step")
+            for effect in effects:
+                self.world.crash_point()
+                follow_up = self._carry_out(store, side, effect)
+                if follow_up is not None:
+                    events.append(follow_up)
+                    if isinstance(follow_up, Sent):
+                        replies.append(follow_up.message)
+            if side is not None:
+                store.sides[thread] = side
+                if self.world.mutation == "two-transactions" and any(isinstance(e, Commit) for e in effects):
+                    store.sides[thread] = self.store.sides.get(thread, side)
+                    self._commit(store)
+                    store.sides[thread] = side
+        return tuple(replies)
+
+    def _step(self, side: Side | None, event: Event) -> tuple[Side, tuple[Effect, ...]]:
+        after, effects = step(side, event, self.now_ms)
+        if self.world.mutation == "release-on-expiry" and after.phase is Phase.IN_DOUBT and after.reserved:
+            return replace(after, phase=Phase.LAPSED, reserved=None), (Release(after.reserved),)
+        accepted = isinstance(event, Sent) and event.message.move is Move.ACCEPT
+        if self.world.mutation == "confirm-at-acceptance" and accepted and after.reserved:
+            return after, (*effects, Consume(after.reserved), Tell("The meeting is confirmed."))
+        return after, effects
+
+    def _carry_out(self, store: Store, side: Side, effect: Effect) -> Event | None:
+        thread = side.thread_id
+        match effect:
+            case Consult():
+                return self._answer(store, side, effect)
+            case Send():
+                return self._send(store, side, effect)
+            case Reserve(terms, _):
+                if self.world.mutation != "reserve-nothing":
+                    store.reserved[thread] = terms
+            case Release():
+                store.reserved.pop(thread, None)
+            case Consume(terms):
+                store.reserved.pop(thread, None)
+                store.booked[thread] = terms
+            case Commit(mid):
+                store.ledger = (*store.ledger, mid)
+            case Record(mid):
+                event = side.life.find(mid) if side.life else None
+                called_off = event is not None and body_of(event).kind in (EventKind.CANCEL, EventKind.VOID)
+                if self.world.mutation != "cancel-without-leaf" or self.subject == "A" or not called_off:
+                    store.ledger = (*store.ledger, mid)
+            case Unbook():
+                store.freed |= {thread}
+            case Tell(words):
+                store.told = (*store.told, (thread, words))
+            case Resend(mid):
+                again = store.sent[mid]
+                store.outbox[again.identity] = again
+            case AskOwner() | Enact():
+                pass
+        return None
+
+    def _answer(self, store: Store, side: Side, asked: Consult) -> HostAnswers:
+        dice, life_ms = self.world.random.random(), self.world.random.choice((5, 60, 24 * 60)) * MINUTE_MS
+        if asked.question is Question.PROPOSE_WISH:
+            return HostAnswers(Outcome.ASK if dice < 0.1 and not asked.approved else Outcome.PERMIT)
+        another = self._another(side, asked.terms)
+        if isinstance(asked.terms, Wish):
+            free = self._free(store, side, asked.terms)
+            if free is None:
+                return HostAnswers(Outcome.REFUSE, reason="NOT_AVAILABLE")
+            if dice < 0.1 or isinstance(free, Wish):
+                return HostAnswers(Outcome.PERMIT, another)
+            outcome = Outcome.ASK if dice < 0.3 else Outcome.PERMIT
+            return HostAnswers(outcome, free, offer_life_ms=life_ms)
+        first = side.thread is None or side.thread.offer is None
+        if not store.is_free(side.thread_id, asked.terms, first=first) or dice < 0.05:
+            return HostAnswers(Outcome.REFUSE, reason="NOT_AVAILABLE")
+        if dice < 0.1 and not asked.approved and side.thread is not None:
+            return HostAnswers(Outcome.PERMIT, another)
+        return HostAnswers(Outcome.ASK if dice < 0.3 and not asked.approved else Outcome.PERMIT)
+
+    def _another(self, side: Side, said: Wish | Terms) -> Wish:
+        """Something else that this side could want instead."""
+        gives = side.thread is not None and side.thread.giver == self.subject
+        return another(said.kind, self.world.random, START_MS, gives=gives)
+
+    def _free(self, store: Store, side: Side, wish: Wish) -> Terms | Wish | None:
+        """What answers a wish: terms that are to be had; the wish again where the other side is to offer."""
+        if side.thread is not None and side.thread.giver not in ("", self.subject):
+            return wish
+        for terms in offers(wish, START_MS, self.world.new_id().hex()):
+            if store.is_free(side.thread_id, terms, first=True):
+                return terms
+        return None
+
+    def _send(self, store: Store, side: Side, send: Send) -> Sent:
+        mid = send.in_reply_to if send.move is Move.ACCEPT else self.world.new_id()
+        if self.world.mutation == "number-twice" and send.move is Move.EVENT:
+            other = replace(send, expires_in_ms=send.expires_in_ms - 1)
+            self.world.put_on_wire(self.peer, self._message(store, side, other, self.world.new_id()))
+        message = self._message(store, side, send, mid)
+        store.outbox[message.identity] = store.sent[mid] = message
+        if self.world.mutation == "answer-before-commit":
+            self.world.put_on_wire(self.peer, message)
+        return Sent(message)
+
+    def _message(self, store: Store, side: Side, send: Send, mid: bytes) -> Message:
+        body = send.body or ReceiptBody(send.in_reply_to, "ledger", len(store.ledger) - 1, self.now_ms)
+        issued_ms, expires_ms = self.now_ms, self.now_ms + send.expires_in_ms
+        if send.move is Move.ACCEPT and side.thread:
+            issued_ms, expires_ms = side.thread.standing.issued_at_ms, side.thread.standing.expires_at_ms
+        names = self.subject, self.peer, side.thread_id, send.in_reply_to
+        return Message(mid, send.move, *names, issued_ms, expires_ms, body)
+
+    def _commit(self, store: Store) -> None:
+        self.world.crash_point()
+        if self.world.through_json:
+            store.sides = {thread: Side.from_json(side.to_json()) for thread, side in store.sides.items()}
+        self.store = store
+        check_always(self.world, self)
+        self.world.crash_point()
+
+
+def _forget(side: Side | None, message: Message) -> Side | None:
+    """What a receiver knows that keeps no record of what it has received."""
+    first = side is not None and side.thread is not None and side.thread.messages[0] == message
+    return None if first else side

@@ -1,0 +1,79 @@
+"""What one host of the simulation keeps over a crash, and what it may promise at most."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+
+from indai.protocol.kinds.base import Holding, Money, Slot, Stock
+from indai.protocol.messages import Message, Move, Terms
+from indai.protocol.party_state import Side
+
+STOCK = 2  # units of each item that a host has
+MONEY = 120_000  # what a host may spend
+
+Identity = tuple[bytes, Move]
+
+
+class Crash(Exception):
+    """The process is gone."""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass
+class Store:
+    """What survives a crash."""
+
+    sides: dict[bytes, Side] = field(default_factory=dict)
+    outbox: dict[Identity, Message] = field(default_factory=dict)
+    sent: dict[bytes, Message] = field(default_factory=dict)
+    replays: dict[Identity, tuple[Message, ...]] = field(default_factory=dict)
+    reserved: dict[bytes, Terms] = field(default_factory=dict)
+    booked: dict[bytes, Terms] = field(default_factory=dict)
+    freed: frozenset[bytes] = frozenset()
+    ledger: tuple[bytes, ...] = ()
+    told: tuple[tuple[bytes, str], ...] = ()
+
+    def copy(self) -> Store:
+        return Store(
+            dict(self.sides),
+            dict(self.outbox),
+            dict(self.sent),
+            dict(self.replays),
+            dict(self.reserved),
+            dict(self.booked),
+            self.freed,
+            self.ledger,
+            self.told,
+        )
+
+    def is_free(self, thread: bytes, terms: Terms, *, first: bool) -> bool:
+        """Whether what a signature under `terms` needs is there, beside what other threads hold."""
+        held = [one for other, one in self.holdings() if other != thread]
+        return fits([*held, *terms.holdings(first=first)])
+
+    def holdings(self) -> list[tuple[bytes, Holding]]:
+        """What is promised or agreed, and not cancelled."""
+        booked = [(thread, terms) for thread, terms in self.booked.items() if thread not in self.freed]
+        held: list[tuple[bytes, Holding]] = []
+        for thread, terms in (*self.reserved.items(), *booked):
+            first = self.sides[thread].offer is not None if thread in self.sides else True
+            held += [(thread, one) for one in terms.holdings(first=first)]
+        return held
+
+
+def fits(held: list[Holding]) -> bool:
+    """No two slots overlap, and no more units or money are given than there are."""
+    slots = sorted((one for one in held if isinstance(one, Slot)), key=lambda slot: slot.start_ms)
+    if any(b.start_ms < a.end_ms for a, b in itertools.pairwise(slots)):
+        return False
+    units: Counter[str] = Counter()
+    for one in held:
+        if isinstance(one, Stock):
+            units[one.item] += one.quantity
+    money = sum(one.amount_minor for one in held if isinstance(one, Money))
+    return all(count <= STOCK for count in units.values()) and money <= MONEY
