@@ -40,8 +40,8 @@ MAX_CHARACTERS = 4_000
 # More threads gain a fifth on an idle machine and lose most of it on a busy one, where they spin for each
 # other. Who sets the variable decides otherwise.
 _THREADS = "OMP_NUM_THREADS"
-# A question that arrives while a long job runs waits for one slice, about a fifth of a second.
-SLICE = 8
+# A question that arrives while a long job runs waits for one slice, about a tenth of a second.
+SLICE = 4
 CACHED_QUERIES = 2_048
 
 Vector = list[float]
