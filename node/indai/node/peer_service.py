@@ -111,7 +111,7 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
             if said is not None and isinstance(error, ProtocolError):
                 turned_away[said.header.recipient, said.header.sender] = error
             await self._refusals.note(raw, None, error)
-            told = _told(error, None)
+            told = told(error, None)
             if proven and isinstance(error, ProtocolError):
                 told = peer_pb2.DeliverError(reason=error.reason.name, message=error.message)
             return peer_pb2.DeliverResult(error=told), said is None, False
@@ -139,7 +139,7 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
             replies = await self._engine.deliver(inbound)
         except IndaiError as error:
             await self._refusals.note(raw, inbound, error)
-            return peer_pb2.DeliverResult(error=_told(error, inbound)), _is_bad(error, inbound), False
+            return peer_pb2.DeliverResult(error=told(error, inbound)), _is_bad(error, inbound), False
         if not inbound.proven:
             return peer_pb2.DeliverResult(), False, False
         return peer_pb2.DeliverResult(replies=replies), False, True
@@ -152,7 +152,7 @@ def _is_bad(error: IndaiError, inbound: Inbound | None) -> bool:
     return isinstance(error, ProtocolError) and error.reason is not Reason.OUT_OF_ORDER
 
 
-def _told(error: IndaiError, inbound: Inbound | None) -> peer_pb2.DeliverError:
+def told(error: IndaiError, inbound: Inbound | None) -> peer_pb2.DeliverError:
     """What the caller learns: a proven peer the reason, a stranger only that it was refused or may come
     back."""
     proven = inbound is not None and inbound.proven

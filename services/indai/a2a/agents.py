@@ -41,11 +41,17 @@ class Agent(Protocol):
         ...
 
     def work(self, turn: Turn) -> AsyncIterator[TaskEvent]:
-        """Works on the task; the last event's state is terminal, or says what is waited for."""
+        """Works on the task. A state that waits for somebody may be followed by others, as long as the
+        iterator goes on; the next message ends it."""
+        ...
+
+    def resume(self, turn: Turn) -> AsyncIterator[TaskEvent] | None:
+        """What becomes of a task that hasn't ended and that nobody works on, after a restart. Turn's message
+        is empty. None: it waits for the next message."""
         ...
 
     async def cancel(self, task: pb.Task, call: Call) -> bool:
-        """Whether a task that nothing works on at the moment may be canceled; takes back what it began."""
+        """Whether a task that hasn't ended may be canceled; takes back what it began."""
         ...
 
 

@@ -23,9 +23,13 @@ _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. `caller` names who may see what comes of it; `extensions` are those the client speaks."""
+    """One call. `caller` names who may see what comes of it; empty for somebody unknown, who sees only what
+    they know the id of. `spki`: hash of the key with which mutual TLS was proved. `extensions`: those the
+    client speaks.
+    """
 
     caller: str
+    spki: bytes = b""
     extensions: frozenset[str] = frozenset()
     idempotency_key: str = ""
 

@@ -76,7 +76,6 @@ class CardIssuer:
                 )
         for name, scheme in self._security.items():
             card.security_schemes[name].CopyFrom(scheme)
-            card.security_requirements.add().schemes[name].CopyFrom(pb.StringList())
         signer = await self._signer_of(agent.handle) if self._signer_of else None
         return signed(card, signer) if signer else card
 

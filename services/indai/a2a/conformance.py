@@ -123,9 +123,19 @@ class Tck:
         for event in _SCENARIOS.get(fitting, _SCENARIOS["tck-complete-task"])():
             yield event
 
+    def resume(self, turn: Turn) -> AsyncIterator[TaskEvent] | None:
+        """What was worked on when the process ended has failed."""
+        if turn.task.status.state == pb.TASK_STATE_INPUT_REQUIRED:
+            return None
+        return _interrupted()
+
     async def cancel(self, task: pb.Task, call: Call) -> bool:
         """Always: nothing was begun."""
         return True
+
+
+async def _interrupted() -> AsyncIterator[TaskEvent]:
+    yield status(pb.TASK_STATE_FAILED, "The server was restarted.")
 
 
 class ConformanceAgents:

@@ -16,10 +16,11 @@ from indai.a2a.calls import Call, check_version, extensions_of, idempotency_key_
 from indai.a2a.errors import grpc_status, meaning_of
 from indai.a2a.servicer import A2AServicer
 from indai.client.rpc import trailers
+from indai.client.tls import caller_spki
 from indai.protocol.errors import IndaiError
 
 CallerOf = Callable[[Mapping[str, str], bytes], Awaitable[str]]
-"""Who calls, from headers and the certificate of mutual TLS (PEM; empty without). Raises Unauthenticated."""
+"""Who calls, from headers and the hash of the key of mutual TLS (empty without). Raises Unauthenticated."""
 
 Answer = TypeVar("Answer")
 
@@ -85,11 +86,9 @@ class GrpcBinding(a2a_pb2_grpc.A2AServiceServicer):
     async def _call(self, context: Any) -> Call:
         headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         check_version(headers)
-        certificates = context.auth_context().get("x509_pem_cert", [b""])
+        spki = caller_spki(context) or b""
         return Call(
-            await self._caller_of(headers, certificates[0]),
-            extensions_of(headers),
-            idempotency_key_of(headers),
+            await self._caller_of(headers, spki), spki, extensions_of(headers), idempotency_key_of(headers)
         )
 
     async def _unary(

@@ -106,11 +106,10 @@ class HttpBinding:
             return web.Response(status=304, headers=headers)
         return web.Response(body=body, content_type="application/json", headers=headers)
 
-    async def _call(self, request: web.Request, headers: Mapping[str, str]) -> Call:
+    async def _call(self, headers: Mapping[str, str]) -> Call:
         check_version(headers)
-        certificate = request.get_extra_info("peercert_der", b"") if request.transport else b""
         return Call(
-            await self._caller_of(headers, certificate), extensions_of(headers), idempotency_key_of(headers)
+            await self._caller_of(headers, b""), b"", extensions_of(headers), idempotency_key_of(headers)
         )
 
     async def _jsonrpc(self, request: web.Request) -> web.StreamResponse:
@@ -119,7 +118,7 @@ class HttpBinding:
             body = await _json_body(request)
             number = _request_id(body)
             operation, message = self._read_jsonrpc(body)
-            call = await self._call(request, _headers(request))
+            call = await self._call(_headers(request))
             wrap = _jsonrpc_wrapper(number)
             if operation.streams:
                 return await _stream(request, operation.serve(message, call), wrap, _jsonrpc_failer(number))
@@ -152,7 +151,7 @@ class HttpBinding:
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 message = _parsed(await _rest_fields(request), operation.request())
-                call = await self._call(request, _headers(request))
+                call = await self._call(_headers(request))
                 if operation.streams:
                     return await _stream(
                         request,

@@ -18,7 +18,7 @@ import structlog
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import InternalError
 from google.protobuf.timestamp_pb2 import Timestamp
-from indai.a2a.agents import Agent, TaskEvent, Turn, status
+from indai.a2a.agents import TaskEvent, Turn, status
 from indai.a2a.store import TERMINAL, Change, TaskStore
 from indai.protocol.errors import IndaiError
 
@@ -101,26 +101,44 @@ class Running:
     """A task that an agent works on. `task` is what is stored and may be shown; it changes by replacement."""
 
     def __init__(
-        self, turn: Turn, seq: int, agent: Agent, store: TaskStore, watchers: Watchers, clock: Clock
+        self,
+        turn: Turn,
+        seq: int,
+        events: AsyncIterator[TaskEvent],
+        store: TaskStore,
+        watchers: Watchers,
+        clock: Clock,
     ) -> None:
         self.owner, self.caller = turn.owner, turn.call.caller
         self.task = turn.task
         self.seq = seq
-        self._turn, self._agent, self._store = turn, agent, store
+        self._events, self._store = events, store
         self._watchers, self._clock = watchers, clock
         self._came: list[TaskEvent] = []
         self._something = asyncio.Event()
         self._paused = asyncio.Event()
-        self._canceled = False
+        self._over = asyncio.Event()
+        self._canceled = self._released = False
         self._created: tuple[str, bytes] | None = None
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self, changed: Changed, done: Callable[[Running], None], key: tuple[str, bytes] | None) -> None:
         """Begin. `key` and digest are stored with the task if it is new; `changed` hears of each write, and
-        `done` when the agent has nothing more to say for now."""
+        `done` when the agent has nothing more to say."""
         self._created = key
         self._keeper = asyncio.create_task(self._keep(changed, done))
+
+    @property
+    def rests(self) -> bool:
+        """Whether it waits for somebody; the agent may still have something to say."""
+        return self._paused.is_set()
+
+    async def release(self) -> None:
+        """Listen to the agent no more, so that another turn can go on with the task as it is stored."""
+        self._released = True
+        self._something.set()
+        await self._over.wait()
 
     async def stored(self) -> pb.Task:
         """The task after its first write. Raises what the write raised."""
@@ -142,7 +160,7 @@ class Running:
     async def _keep(self, changed: Changed, done: Callable[[Running], None]) -> None:
         producer = asyncio.create_task(self._produce())
         try:
-            while not self._paused.is_set():
+            while not self._released:
                 await self._something.wait()
                 self._something.clear()
                 if self._canceled and not producer.done():
@@ -150,24 +168,24 @@ class Running:
                     await asyncio.wait([producer])
                     self._came.append(status(pb.TASK_STATE_CANCELED))
                 await self._write(changed)
-                if self._over(producer):
+                ended = self.task.status.state in TERMINAL or (producer.done() and not self._came)
+                if ended or self.task.status.state in INTERRUPTED:
                     self._paused.set()
+                if ended:
+                    return
         except Exception as error:  # noqa: BLE001 - it belongs to those who wait for the write
             self._fail(error)
         finally:
             producer.cancel()
-            self._paused.set()
+            await asyncio.gather(producer, return_exceptions=True)
             done(self)
-
-    def _over(self, producer: asyncio.Task[None]) -> bool:
-        if self.task.status.state in TERMINAL:
-            return True
-        return producer.done() and not self._came
+            self._paused.set()
+            self._over.set()
 
     async def _produce(self) -> None:
         self._something.set()
         try:
-            async with contextlib.aclosing(self._agent.work(self._turn)) as events:  # type: ignore[type-var]
+            async with contextlib.aclosing(self._events) as events:  # type: ignore[type-var]
                 async for event in events:
                     self._came.append(event)
                     self._something.set()
@@ -225,6 +243,8 @@ def applied(task: pb.Task, said: TaskEvent, now_ms: int) -> pb.StreamResponse:
         words = event.status.message
         words.message_id = words.message_id or str(uuid.uuid4())
         words.task_id, words.context_id = task.id, task.context_id
+    # What an agent says of its task once is true of the task.
+    task.metadata.MergeFrom(event.metadata)
     if task.status.HasField("message"):
         task.history.append(task.status.message)
     task.status.CopyFrom(event.status)

@@ -22,13 +22,13 @@ from a2a.utils.errors import (
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 from google.protobuf.message import Message
-from indai.a2a.agents import Agent, Agents, Turn, status
+from indai.a2a.agents import Agent, Agents, TaskEvent, Turn, status
 from indai.a2a.calls import Call
 from indai.a2a.cards import CardIssuer
 from indai.a2a.errors import TooManyRequests, Unauthenticated
 from indai.a2a.push import PushConfigs
 from indai.a2a.running import INTERRUPTED, Clock, Overtaken, Running, Watcher, Watchers, applied, timestamp
-from indai.a2a.store import TERMINAL, Change, Stored, TaskStore, digest_of
+from indai.a2a.store import DEFAULT_PAGE, TERMINAL, Change, Stored, TaskStore, digest_of
 
 MAX_RUNNING = 256
 """Tasks of one caller that may be worked on at once."""
@@ -52,7 +52,7 @@ class A2AServicer:
         self._clock = clock
         self._watchers = Watchers()
         self._running: dict[tuple[str, str], Running] = {}
-        self._busy: dict[str, int] = {}
+        self._of: dict[str, set[Running]] = {}
 
     async def send_message(self, request: pb.SendMessageRequest, call: Call) -> pb.SendMessageResponse:
         """The agent's answer: a message, or the task when it has ended, waits for somebody, or was stored."""
@@ -110,12 +110,14 @@ class A2AServicer:
         return apply_history_length((await self._stored(agent, request.id, call)).task, request)
 
     async def list_tasks(self, request: pb.ListTasksRequest, call: Call) -> pb.ListTasksResponse:
-        """The caller's tasks, newest first."""
+        """The caller's tasks, newest first; none for a caller who proves nobody."""
         _checked(request)
         validate_history_length(request)
         if request.HasField("page_size"):
             validate_page_size(request.page_size)
         agent = await self._agent(request.tenant)
+        if not call.caller:
+            return pb.ListTasksResponse(page_size=request.page_size or DEFAULT_PAGE)
         page = await self._store.page(agent.handle, call.caller, request)
         for at, task in enumerate(page.tasks):
             if not request.include_artifacts:
@@ -129,6 +131,8 @@ class A2AServicer:
         agent = await self._agent(request.tenant)
         running = self._running.get((agent.handle, request.id))
         if running is not None and running.caller == call.caller:
+            if not await agent.cancel(running.task, call):
+                raise TaskNotCancelableError
             task = await running.cancel()
             if task.status.state != pb.TASK_STATE_CANCELED:
                 raise TaskNotCancelableError
@@ -262,16 +266,13 @@ class A2AServicer:
     ) -> Running:
         """Let the agent work; with an idempotency key or a webhook, when the task is stored."""
         task = stored.task
-        if self._busy.get(call.caller, 0) >= MAX_RUNNING:
+        if sum(not each.rests for each in self._of.get(call.caller, ())) >= MAX_RUNNING:
             raise TooManyRequests
         wanted = request.configuration.task_push_notification_config
         if request.configuration.HasField("task_push_notification_config"):
             await self._push.check(wanted)
         turn = Turn(agent.handle, request.message, task, call)
-        running = Running(turn, stored.seq, agent, self._store, self._watchers, self._clock)
-        self._running[agent.handle, task.id] = running
-        self._busy[call.caller] = self._busy.get(call.caller, 0) + 1
-        running.start(self._push.changed, self._done, key if not stored.seq else None)
+        running = self._listen(turn, stored.seq, agent.work(turn), None if stored.seq else key)
         if key or wanted.url:
             await running.stored()
         if wanted.url:
@@ -287,9 +288,15 @@ class A2AServicer:
                 raise InvalidParamsError("The message's context is not that of its task.")
             if stored.task.status.state in TERMINAL:
                 raise UnsupportedOperationError("The task has ended; begin another one.")
-            if (agent.handle, message.task_id) in self._running:
-                raise UnsupportedOperationError("The task is being worked on; wait until it asks for input.")
-            task = stored.task
+            running = self._running.get((agent.handle, message.task_id))
+            if running is not None:
+                if not running.rests:
+                    raise UnsupportedOperationError("The task is being worked on; wait for it.")
+                await running.release()
+                stored = Stored(running.task, running.seq)
+            task = pb.Task()
+            task.CopyFrom(stored.task)
+            stored = Stored(task, stored.seq)
         else:
             task = pb.Task(id=str(uuid.uuid4()), context_id=message.context_id or str(uuid.uuid4()))
             task.status.state = pb.TASK_STATE_SUBMITTED
@@ -306,14 +313,31 @@ class A2AServicer:
         stored = await self._store.get(agent.handle, call.caller, task_id)
         if stored is None:
             raise TaskNotFoundError
+        if stored.task.status.state not in TERMINAL and (agent.handle, task_id) not in self._running:
+            task = pb.Task()
+            task.CopyFrom(stored.task)
+            turn = Turn(agent.handle, pb.Message(), task, call)
+            events = agent.resume(turn)
+            if events is not None:
+                await self._listen(turn, stored.seq, events, None).stored()
         return stored
+
+    def _listen(
+        self, turn: Turn, seq: int, events: AsyncIterator[TaskEvent], key: _Key | None
+    ) -> Running:
+        running = Running(turn, seq, events, self._store, self._watchers, self._clock)
+        self._running[turn.owner, turn.task.id] = running
+        self._of.setdefault(running.caller, set()).add(running)
+        running.start(self._push.changed, self._done, key)
+        return running
 
     def _done(self, running: Running) -> None:
         if self._running.get((running.owner, running.task.id)) is running:
             del self._running[running.owner, running.task.id]
-            self._busy[running.caller] -= 1
-            if not self._busy[running.caller]:
-                del self._busy[running.caller]
+        mine = self._of[running.caller]
+        mine.discard(running)
+        if not mine:
+            del self._of[running.caller]
 
 
 def _key_of(request: pb.SendMessageRequest, call: Call) -> _Key | None:

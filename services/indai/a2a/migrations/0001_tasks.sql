@@ -41,10 +41,25 @@ CREATE TABLE idempotency_key (
     FOREIGN KEY (owner, task_id) REFERENCES task (owner, id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED
 );
 
+-- Keys that an owner gave to clients; only a hash is kept.
+CREATE TABLE api_key (
+    owner text NOT NULL,
+    name text NOT NULL,
+    sha256 bytea NOT NULL CHECK (octet_length(sha256) = 32),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    revoked_at timestamptz,
+    PRIMARY KEY (owner, name)
+);
+
 GRANT SELECT, INSERT, UPDATE ON task TO indai_app;
+GRANT SELECT, INSERT, UPDATE ON api_key TO indai_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON push_config TO indai_app;
 GRANT SELECT, INSERT ON idempotency_key TO indai_app;
 
+ALTER TABLE api_key ENABLE ROW LEVEL SECURITY;
+ALTER TABLE api_key FORCE ROW LEVEL SECURITY;
+CREATE POLICY owners ON api_key
+    USING (owner = ANY (string_to_array(current_setting('indai.owners', true), ',')));
 ALTER TABLE task ENABLE ROW LEVEL SECURITY;
 ALTER TABLE task FORCE ROW LEVEL SECURITY;
 CREATE POLICY owners ON task
