@@ -46,6 +46,9 @@ SECTIONS = {
         "agent": "indai.cli.tiers:agent",
         "binding": "indai.cli.tiers:binding",
     },
+    "Speak with others": {
+        "a2a": "indai.cli.a2a:a2a",
+    },
     "Prove": {
         "receipt": "indai.cli.receipt:receipt",
         "ledger": "indai.cli.ledger:ledger",

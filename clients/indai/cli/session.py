@@ -17,12 +17,14 @@ from indai.client.resolver import Resolver
 from indai.client.tls import pinned_channel
 from indai.protocol.errors import NotFound, Reason
 from indai.v1 import calendar_pb2
+from indai.v1.a2a_pb2_grpc import A2AKeyServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 from indai.v1.tiers_pb2_grpc import TierServiceStub
 
 if TYPE_CHECKING:
+    from indai.v1.a2a_pb2_grpc import A2AKeyServiceAsyncStub
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
@@ -71,6 +73,14 @@ async def operator_session(home: Home) -> AsyncIterator[OperatorServiceAsyncStub
     """The operator's service."""
     async with await owner_channel(home.running(), home.operator_token()) as channel:
         yield OperatorServiceStub(channel)
+
+
+@contextlib.asynccontextmanager
+async def a2a_key_session(home: Home, acting: str) -> AsyncIterator[A2AKeyServiceAsyncStub]:
+    """An owner's keys for A2A clients."""
+    handle = home.owner(acting)
+    async with await owner_channel(home.running(), home.owner_token(handle)) as channel:
+        yield A2AKeyServiceStub(channel)
 
 
 @contextlib.asynccontextmanager

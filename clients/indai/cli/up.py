@@ -91,6 +91,7 @@ PORTS = {
 @click.option("--tls-cert", metavar="FILE", default="", help="Certificate chain (PEM) for the owner's port.")
 @click.option("--tls-key", metavar="FILE", default="", help="Its key (PEM).")
 @click.option("--private-peers", is_flag=True, help="Allow other nodes inside private networks.")
+@click.option("--public-url", metavar="URL", default="", help="How strangers' clients reach the http port.")
 @click.option("--conformance", is_flag=True, help="Serve A2A's conformance agent, on loopback.")
 @click.option("--reflection", is_flag=True, help="Let tools such as grpcurl list the services.")
 @click.option(
@@ -128,6 +129,7 @@ def up(
     tls: str,
     tls_cert: str,
     tls_key: str,
+    public_url: str,
     conformance: bool,
     reflection: bool,
     log_format: Literal["json", "console"],
@@ -141,7 +143,7 @@ def up(
     """
     logs.configure(log_format, log_level)
     chosen = frozenset(roles or (ROLES if not registry else set(ROLES) - {"registry"}))
-    chosen |= {"edge"} if conformance else set()
+    chosen |= {"edge"} if conformance or ("node" in chosen and not roles) else set()
     neighbours = {"registry": registry, "policy": policy, "ledger": ledger, "llm": llm, "memory": memory}
     settings = Settings(
         data=home.path,
@@ -162,6 +164,7 @@ def up(
         tls_certificate=_certificate(tls_cert, tls_key),
         reflection=reflection,
         conformance=conformance,
+        public_url=public_url.rstrip("/"),
         llm_config=_llm_config(home, llm_config),
     )
     with _only_one(home):

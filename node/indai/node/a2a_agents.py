@@ -20,7 +20,8 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from a2a.types import a2a_pb2 as pb
@@ -118,7 +119,7 @@ class NodeAgents:
             raise IndaiError(error.reason, said.message) from None
         return inbound, replies if inbound.proven else []
 
-    async def follow(self, owner: str, thread: bytes) -> AsyncIterator[ThreadState]:
+    async def follow(self, owner: str, thread: bytes) -> AsyncGenerator[ThreadState, None]:
         """The thread now and at each change, until it has ended."""
         with self._engine.changes(owner, thread) as changed:
             while True:
@@ -176,6 +177,11 @@ class HandleAgent:
             name, what = _SKILLS[kind]
             card.skills.add(id=kind, name=name, description=what, tags=["ind.ai", kind])
         return card
+
+    def message_key(self, message: pb.Message) -> bytes | None:
+        """The envelope's digest."""
+        raw = envelope_of(message)
+        return hashlib.sha256(raw).digest() if raw else None
 
     async def reply(self, message: pb.Message, call: Call) -> pb.Message | None:
         """Everything is a task."""
@@ -269,5 +275,3 @@ def _told(state: ThreadState, phase: Phase) -> str:
         row = state.view()
         return f"Agreed: {row['title']}." if row.get("title") else _WORDS[phase]
     return _WORDS[phase]
-
-

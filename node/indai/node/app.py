@@ -1,16 +1,6 @@
 """The composition root: which roles run in this process, what each needs, in which order they start.
 
-    role      needs                      serves
-    registry  database                   RegistryService
-    policy    database                   PolicyService
-    ledger    database                   LedgerService
-    llm       database                   LlmService
-    memory    database                   MemoryService
-    node      registry, policy, ledger,  PeerService (other nodes), OwnerService, OperatorService and, with an
-              database (the ledger's)    llm or a memory role, LlmService and MemoryService for owners; for
-                                         their other tools, the HTTP form of LlmService
-    witness   nothing                    add-checkpoint, over HTTP
-    edge      database                   A2A, over gRPC and HTTP
+`indai.node.roles` has the table of roles.
 
 The logs of the registry and of the ledger are public, and served over HTTP too.
 
@@ -39,12 +29,10 @@ import uvloop
 from aiohttp import web
 from indai.a2a.cards import Places
 from indai.a2a.http_binding import MAX_BODY as A2A_BODY
-from indai.a2a.store import SCHEMA as A2A
 from indai.client.addresses import parse_address
 from indai.client.cell import cell_channel, cell_identity, registry_channel
 from indai.client.channels import CheckedChannel
 from indai.client.network import NetworkPolicy
-from indai.ledger.entries import SCHEMA as LEDGER
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
@@ -53,30 +41,26 @@ from indai.llm.openai_api import openai_routes
 from indai.node import auth
 from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
-from indai.node.edge_role import EdgePlan, conformance_edge
+from indai.node.edge_role import EdgePlan, check_loopback, edge_role
 from indai.node.http_server import MAX_BODY, HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
-from indai.node.node_role import CONTENT_KEY, Enrol, Neighbours, NodePlan, node_role
+from indai.node.node_role import CONTENT_KEY, Enrol, Neighbours, NodePlan, NodeRole, node_role
 from indai.node.owner_llm_service import owner_scope
+from indai.node.roles import ORDER, SCHEMAS, check
 from indai.node.secrets import Secrets
 from indai.node.server import RpcServer, TlsMode, owner_credentials, plaintext_refused
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
-from indai.node.store import SCHEMA as NODE
 from indai.policy.servicer import PolicyService
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
-from indai.protocol.handles import Handle
 from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
 from indai.registry.service import Registry
 from indai.registry.servicer import RegistryServicer
-from indai.registry.store import SCHEMA as REGISTRY
-from indai.runtime.tierstore import SCHEMA as RUNTIME
 from indai.storage.embedded import EmbeddedPostgres
-from indai.storage.migrations import Schema, migrate
+from indai.storage.migrations import migrate
 from indai.storage.pool import DatabaseUrls, open_pool
-from indai.tlog.append import SCHEMA as TLOG
 from indai.tlog.append import begin, fenced
 from indai.tlog.reader import LogReader
 from indai.tlog.signer import LogSigner
@@ -93,30 +77,6 @@ from indai.v1 import (
 
 if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
-
-LLM = Schema("llm", "indai.llm")
-MEMORY = Schema("memory", "indai.memory")
-POLICY = Schema("policy", "indai.policy")
-SCHEMAS: dict[str, tuple[Schema, ...]] = {
-    "registry": (TLOG, REGISTRY),
-    "policy": (POLICY,),
-    "ledger": (TLOG, LEDGER),
-    "llm": (LLM,),
-    "memory": (MEMORY,),
-    "node": (TLOG, LEDGER, NODE, RUNTIME),
-    "witness": (),
-    "edge": (A2A,),
-}
-NEEDS = {
-    "registry": (),
-    "policy": (),
-    "ledger": (),
-    "llm": (),
-    "memory": (),
-    "node": ("registry", "policy", "ledger"),
-    "witness": (),
-    "edge": (),
-}
 
 DATABASE_CHECK_S = 1.0
 CELL_TOKEN = "INDAI_CELL_TOKEN"  # noqa: S105 - the variable's name
@@ -151,7 +111,7 @@ async def run(settings: Settings, *, ready: Ready, enrol: Enrol) -> None:
 @contextlib.asynccontextmanager
 async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
     """The roles of this process, started; stopped at the end of the block."""
-    _check(settings)
+    check(settings)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with contextlib.AsyncExitStack() as stack:
         process = _Process(settings, stack, await _database(settings, stack))
@@ -175,43 +135,6 @@ async def running(settings: Settings, enrol: Enrol) -> AsyncIterator[RunInfo]:
         yield RunInfo(settings.node_handle, process.addresses, process.fenced)
 
 
-def _check(settings: Settings) -> None:
-    Handle.parse(settings.node_handle)
-    for role in settings.roles:
-        for needed in NEEDS[role]:
-            if needed not in settings.roles and needed not in settings.neighbours:
-                raise InvalidInput(
-                    Reason.INVALID_ARGUMENT,
-                    f"The role {role} needs the role {needed}.",
-                    hint=f"add --role {needed}, or say where it is: --{needed} HOST:PORT",
-                )
-    if "registry" not in settings.roles and "node" in settings.roles and settings.network is None:
-        raise InvalidInput(
-            Reason.INVALID_ARGUMENT,
-            "A node of somebody else's registry needs that network's policy file.",
-            hint="copy network.policy from the registry's data directory and give it with --network",
-        )
-    if "edge" in settings.roles and not settings.conformance:
-        raise InvalidInput(
-            Reason.INVALID_ARGUMENT,
-            "The edge role serves only the conformance agent so far.",
-            hint="add --conformance",
-        )
-    if "witness" in settings.roles and settings.network is None:
-        raise InvalidInput(
-            Reason.INVALID_ARGUMENT,
-            "A witness needs a policy file that names the logs to watch.",
-            hint="copy network.policy from the registry's data directory and give it with --network",
-        )
-    bind = settings.bind("peer")
-    if "node" in settings.roles and parse_address(bind).host in ("0.0.0.0", "::") and not settings.advertise:  # noqa: S104
-        raise InvalidInput(
-            Reason.INVALID_ARGUMENT,
-            f"{bind} is where this node listens, and no address at which others can reach it.",
-            hint="say under which address the others know this machine: --advertise HOST:PORT",
-        )
-
-
 async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asyncpg.Pool | None:
     """The database of this process, migrated: the one `INDAI_DATABASE_URL` names, or an embedded one. None
     when no role needs any."""
@@ -223,9 +146,7 @@ async def _database(settings: Settings, stack: contextlib.AsyncExitStack) -> asy
         urls = DatabaseUrls.from_server(await stack.enter_async_context(server))
         stack.callback(asyncio.create_task(_keep_running(server)).cancel)
     schemas = dict.fromkeys(schema for role in sorted(settings.roles) for schema in SCHEMAS[role])
-    schemas_in_order = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, A2A)
-    order = [schema for schema in schemas_in_order if schema in schemas]
-    await migrate(urls.admin, order)
+    await migrate(urls.admin, [schema for schema in ORDER if schema in schemas])
     pool = await open_pool(urls.app)
     stack.push_async_callback(pool.close)
     return pool
@@ -256,6 +177,7 @@ class _Process:
         self._local: dict[str, Sequence[Service]] = {}
         self._network: NetworkPolicy | None = None
         self._routes: list[web.RouteDef] = []
+        self._node: NodeRole | None = None
         self.addresses: dict[str, str] = {}
         self.fenced = asyncio.Event()
 
@@ -349,7 +271,9 @@ class _Process:
         role = await self._stack.enter_async_context(node_role(plan))
         self.fenced = role.fenced
         self.addresses["peer"] = role.peer.address
-        await self._serve("owner", role.owner_services)
+        self._node = role
+        if "edge" not in self._settings.roles:
+            await self._serve("owner", role.owner_services)
         if plan.neighbours.llm is not None and "openai" in self._settings.listen:
             await self._start_openai(plan.neighbours.llm, role.owner_of_token)
 
@@ -380,22 +304,30 @@ class _Process:
         self._routes += witness_routes(witness)
 
     async def start_edge(self) -> None:
-        """A2A for the conformance kit: on loopback only, since it asks nobody who they are."""
-        for port in ("http", "a2a"):
-            if not parse_address(self._settings.bind(port)).is_loopback:
-                raise InvalidInput(
-                    Reason.INVALID_ARGUMENT,
-                    f"The conformance agent can't be served on {self._settings.bind(port)}.",
-                    hint="it asks nobody for credentials: let it listen on loopback",
+        """A2A for the agents of this process's node, and for the conformance kit where it is asked for."""
+        if self._settings.conformance:
+            check_loopback(self._settings.bind("http"), self._settings.bind("a2a"))
+        role = await self._stack.enter_async_context(
+            edge_role(
+                EdgePlan(
+                    self._pool,
+                    self._keystore,
+                    self._places,
+                    await DatabaseClock.start(self._pool),
+                    self._node.desk if self._node else None,
+                    self._settings.conformance,
+                    parse_address(self._settings.bind("http")).is_loopback,
                 )
-        clock = await DatabaseClock.start(self._pool)
-        plan = EdgePlan(self._pool, self._keystore, self._places, clock)
-        role = await self._stack.enter_async_context(conformance_edge(plan))
+            )
+        )
         self._routes += role.routes
         await self._serve("a2a", role.services)
+        if self._node is not None:
+            await self._serve("owner", (*self._node.owner_services, *role.owner_services))
 
     def _places(self) -> Places:
-        return Places(f"http://{self.addresses['http']}", self.addresses["a2a"])
+        url = self._settings.public_url or f"http://{self.addresses['http']}"
+        return Places(url, self.addresses["a2a"])
 
     async def start_http(self) -> None:
         """The port for what is public: tiles of this process's logs, the witness, the edge."""

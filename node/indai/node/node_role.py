@@ -23,6 +23,7 @@ from indai.client.resolver import Resolver
 from indai.client.tls import NodeIdentity, peer_server_credentials
 from indai.ledger.vault import Vault
 from indai.node import auth
+from indai.node.a2a_agents import NodeAgents
 from indai.node.accounts import Accounts
 from indai.node.agents import Agents
 from indai.node.batch import Context
@@ -30,6 +31,7 @@ from indai.node.calendar.dav import open_session
 from indai.node.calendar_changes import CalendarChanges
 from indai.node.calendar_service import CalendarServicer
 from indai.node.clock import DatabaseClock
+from indai.node.edge_role import Desk
 from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exporting import Exporter
@@ -38,7 +40,7 @@ from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
 from indai.node.kinds.meet import Meetings
-from indai.node.kinds.served import by_kind
+from indai.node.kinds.served import INTENTS, by_kind
 from indai.node.meet_settings import Tastes
 from indai.node.memory_feed import MemoryFeed
 from indai.node.memory_service import OwnerMemoryServicer
@@ -56,6 +58,7 @@ from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
 from indai.protocol.errors import IndaiError, Reason, Unavailable
+from indai.protocol.keys import SigningKey
 from indai.runtime.bindings import Bindings
 from indai.runtime.tier_service import TierServicer
 from indai.runtime.tierstore import TierStore
@@ -126,6 +129,7 @@ class NodeRole:
     owner_services: tuple[Service, ...]
     fenced: asyncio.Event
     owner_of_token: auth.FindOwner
+    desk: Desk
 
 
 @contextlib.asynccontextmanager
@@ -247,7 +251,26 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             ),
             store.fenced,
             agents.owner_of_token,
+            Desk(
+                NodeAgents(agents, gate, engine, store, refusals, clock, plan.handle.partition("/")[0]),
+                lambda: agents,
+                _signer_of(agents, resolver, clock),
+                agents.owner_of_token,
+            ),
         )
+
+
+def _signer_of(
+    agents: Agents, resolver: Resolver, clock: DatabaseClock
+) -> Callable[[str], Awaitable[SigningKey | None]]:
+    """The key that signs an agent's card: the newest of ours that its record allows."""
+
+    async def signer_of(handle: str) -> SigningKey | None:
+        if handle not in agents:
+            return None
+        return agents.get(handle).signing_key(await resolver.resolve(handle), clock(), INTENTS[0])
+
+    return signer_of
 
 
 def _llm_services(

@@ -111,10 +111,10 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
             if said is not None and isinstance(error, ProtocolError):
                 turned_away[said.header.recipient, said.header.sender] = error
             await self._refusals.note(raw, None, error)
-            told = told(error, None)
+            refusal = told(error, None)
             if proven and isinstance(error, ProtocolError):
-                told = peer_pb2.DeliverError(reason=error.reason.name, message=error.message)
-            return peer_pb2.DeliverResult(error=told), said is None, False
+                refusal = peer_pb2.DeliverError(reason=error.reason.name, message=error.message)
+            return peer_pb2.DeliverResult(error=refusal), said is None, False
         if not proven:
             return peer_pb2.DeliverResult(), False, False
         answer = await self._handshakes.say(said.header.recipient, said.header.sender)

@@ -44,6 +44,7 @@ class Settings:
     tls_certificate: tuple[Path, Path] | None = None
     reflection: bool = False
     conformance: bool = False
+    public_url: str = ""
     llm_config: Path | None = None
 
     @property

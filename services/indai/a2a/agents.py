@@ -36,6 +36,10 @@ class Agent(Protocol):
     @property
     def card(self) -> pb.AgentCard: ...
 
+    def message_key(self, message: pb.Message) -> bytes | None:
+        """32 bytes that are the same whenever this message comes, if it carries such a thing."""
+        ...
+
     async def reply(self, message: pb.Message, call: Call) -> pb.Message | None:
         """An answer that needs no task, or None."""
         ...

@@ -85,7 +85,8 @@ class Callers:
         """The key, and tokens for it, prove nothing from now on."""
         async with transaction(self._pool, (owner,)) as connection:
             done = await connection.execute(
-                "UPDATE a2a.api_key SET revoked_at = coalesce(revoked_at, now()) WHERE owner = $1 AND name = $2",
+                "UPDATE a2a.api_key SET revoked_at = coalesce(revoked_at, now())"
+                " WHERE owner = $1 AND name = $2",
                 owner,
                 name,
             )

@@ -12,13 +12,13 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import rfc8785
 from a2a.types import a2a_pb2 as pb
 from google.protobuf import json_format
 from indai.a2a.agents import Agent
 from indai.a2a.calls import VERSION
+from indai.client.agentcard import signing_input
 
 
 class Signer(Protocol):
@@ -48,7 +48,7 @@ class CardIssuer:
     def __init__(
         self,
         places: Callable[[], Places],
-        security: dict[str, pb.SecurityScheme],
+        security: Callable[[], dict[str, pb.SecurityScheme]],
         signer_of: SignerOf | None = None,
     ) -> None:
         self._places, self._security, self._signer_of = places, security, signer_of
@@ -74,7 +74,7 @@ class CardIssuer:
                 card.supported_interfaces.add(
                     url=url, protocol_binding=binding, protocol_version=VERSION, tenant=tenant
                 )
-        for name, scheme in self._security.items():
+        for name, scheme in self._security().items():
             card.security_schemes[name].CopyFrom(scheme)
         signer = await self._signer_of(agent.handle) if self._signer_of else None
         return signed(card, signer) if signer else card
@@ -84,25 +84,9 @@ def signed(card: pb.AgentCard, signer: Signer) -> pb.AgentCard:
     """The card with the signature added."""
     header = {"alg": "EdDSA", "kid": signer.key_id, "typ": "JOSE"}
     protected = _b64(json.dumps(header, separators=(",", ":")).encode())
-    payload = _b64(canonical(card))
-    card.signatures.add(protected=protected, signature=_b64(signer.sign(f"{protected}.{payload}".encode())))
+    message = signing_input(protected, json_format.MessageToDict(card))
+    card.signatures.add(protected=protected, signature=_b64(signer.sign(message)))
     return card
-
-
-def canonical(card: pb.AgentCard) -> bytes:
-    """What is signed: RFC 8785 JSON of the card without signatures and empty values (section 8.4)."""
-    shown = json_format.MessageToDict(card)
-    shown.pop("signatures", None)
-    return rfc8785.dumps(_without_empty(shown))
-
-
-def _without_empty(value: Any) -> Any:
-    if isinstance(value, dict):
-        kept = {key: inner for key, given in value.items() if (inner := _without_empty(given)) is not None}
-        return kept or None
-    if isinstance(value, list):
-        return [inner for given in value if (inner := _without_empty(given)) is not None] or None
-    return None if value == "" else value
 
 
 def card_json(card: pb.AgentCard) -> tuple[bytes, str]:

@@ -100,6 +100,10 @@ class Tck:
             examples=["tck-complete-task"],
         )
 
+    def message_key(self, message: pb.Message) -> bytes | None:
+        """None: nothing here is signed."""
+        return None
+
     async def reply(self, message: pb.Message, call: Call) -> pb.Message | None:
         """`tck-message-response` is answered without a task."""
         if not message.message_id.startswith(_MESSAGE):

@@ -244,7 +244,8 @@ def applied(task: pb.Task, said: TaskEvent, now_ms: int) -> pb.StreamResponse:
         words.message_id = words.message_id or str(uuid.uuid4())
         words.task_id, words.context_id = task.id, task.context_id
     # What an agent says of its task once is true of the task.
-    task.metadata.MergeFrom(event.metadata)
+    if event.metadata.fields:
+        task.metadata.MergeFrom(event.metadata)
     if task.status.HasField("message"):
         task.history.append(task.status.message)
     task.status.CopyFrom(event.status)

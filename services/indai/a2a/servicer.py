@@ -57,7 +57,7 @@ class A2AServicer:
     async def send_message(self, request: pb.SendMessageRequest, call: Call) -> pb.SendMessageResponse:
         """The agent's answer: a message, or the task when it has ended, waits for somebody, or was stored."""
         agent = await self._admitted(request)
-        key = _key_of(request, call)
+        key = _key_of(agent, request, call)
         task = await self._repeated(agent, key, call)
         if task is None:
             direct = await self._direct(agent, request.message, call)
@@ -77,7 +77,7 @@ class A2AServicer:
     ) -> AsyncIterator[pb.StreamResponse]:
         """One message; or the task as it began and then its events, until it ends or waits for somebody."""
         agent = await self._admitted(request)
-        key = _key_of(request, call)
+        key = _key_of(agent, request, call)
         known = await self._repeated(agent, key, call)
         if known is not None:
             yield pb.StreamResponse(task=_shortened(known, request.configuration))
@@ -296,6 +296,10 @@ class A2AServicer:
                 stored = Stored(running.task, running.seq)
             task = pb.Task()
             task.CopyFrom(stored.task)
+            if task.status.HasField("message"):
+                task.history.append(task.status.message)
+                task.status.ClearField("message")
+            task.status.state = pb.TASK_STATE_WORKING
             stored = Stored(task, stored.seq)
         else:
             task = pb.Task(id=str(uuid.uuid4()), context_id=message.context_id or str(uuid.uuid4()))
@@ -322,9 +326,7 @@ class A2AServicer:
                 await self._listen(turn, stored.seq, events, None).stored()
         return stored
 
-    def _listen(
-        self, turn: Turn, seq: int, events: AsyncIterator[TaskEvent], key: _Key | None
-    ) -> Running:
+    def _listen(self, turn: Turn, seq: int, events: AsyncIterator[TaskEvent], key: _Key | None) -> Running:
         running = Running(turn, seq, events, self._store, self._watchers, self._clock)
         self._running[turn.owner, turn.task.id] = running
         self._of.setdefault(running.caller, set()).add(running)
@@ -340,9 +342,16 @@ class A2AServicer:
             del self._of[running.caller]
 
 
-def _key_of(request: pb.SendMessageRequest, call: Call) -> _Key | None:
-    """Taken before anything fills in the request's ids."""
-    return _Key(call.idempotency_key, digest_of(request)) if call.idempotency_key else None
+def _key_of(agent: Agent, request: pb.SendMessageRequest, call: Call) -> _Key | None:
+    """The client's own key, or that of the signed message. Taken before anything fills in the request's ids.
+
+    A signed message is its caller's key only for a caller who is somebody: else whoever caught it on its way
+    could ask what became of it.
+    """
+    if call.idempotency_key:
+        return _Key(call.idempotency_key, digest_of(request))
+    mid = agent.message_key(request.message) if call.caller and not request.message.task_id else None
+    return _Key(f"mid:{mid.hex()}", mid) if mid else None
 
 
 def _checked(request: Message) -> None:

@@ -86,10 +86,10 @@ class World:
         return path
 
     @contextlib.asynccontextmanager
-    async def node(self, name: str, peer: str = "127.0.0.1:0") -> AsyncIterator[Node]:
+    async def node(self, name: str, peer: str = "127.0.0.1:0", *more: str) -> AsyncIterator[Node]:
         settings = Settings(
             data=self.base / name,
-            roles=frozenset({"policy", "ledger", "node"}),
+            roles=frozenset({"policy", "ledger", "node", *more}),
             handle=f"ind.ai/{name}",
             listen={"peer": peer},
             neighbours={"registry": self.registry},
