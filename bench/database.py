@@ -8,7 +8,7 @@ from pathlib import Path
 
 import asyncpg
 from indai.ledger.entries import SCHEMA as LEDGER
-from indai.node.app import POLICY
+from indai.node.roles import POLICY
 from indai.storage.embedded import EmbeddedPostgres
 from indai.storage.migrations import migrate
 from indai.storage.pool import DatabaseUrls, open_pool
