@@ -14,17 +14,18 @@ import contextlib
 import os
 import random
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
-from indai.llm.attempt import Attempt, monotonic_ms
+from indai.llm.asking import asking, model_request
+from indai.llm.attempt import monotonic_ms
 from indai.llm.breaker import Breaker
 from indai.llm.chain import Chain, Ended, Setting, Started
 from indai.llm.config import Config
+from indai.llm.generation import Generation, estimated_size
 from indai.llm.local.provider import MakeEmbedder
 from indai.llm.pii import Restorer, Scrubber
-from indai.llm.pricing import estimate_tokens
 from indai.llm.providers.registry import Providers, Secret
 from indai.llm.records import CallRow, Notice, Scope
 from indai.llm.routing import LABELS, Candidate, Choice, candidates, choose_class, classified
@@ -38,7 +39,6 @@ from indai.llm.values import (
     ModelRequest,
     Role,
     TextDelta,
-    Tool,
     ToolCall,
     Usage,
 )
@@ -83,26 +83,6 @@ class Done:
 Told = Accepted | Started | TextDelta | ToolCall | Done
 
 
-@dataclass(slots=True)
-class _Generation:
-    """What one generation gathers."""
-
-    asked: Asked
-    id: bytes
-    began_ms: float
-    wall_ms: int
-    choice: Choice
-    scrubber: Scrubber
-    chain: Chain | None = None
-    past: list[Attempt] = field(default_factory=list)  # the classifier's
-    problems: list[str] = field(default_factory=list)
-    settled: bool = False
-
-    @property
-    def attempts(self) -> list[Attempt]:
-        return [*self.past, *(self.chain.attempts if self.chain else ())]
-
-
 class Gateway:
     """All generations of this process. `clock`: ms since the epoch."""
 
@@ -120,7 +100,7 @@ class Gateway:
         self._store = store
         self._clock = clock
         self._setting = Setting(self.providers.get, self.breakers, config.limits, random.random)
-        self._running: dict[bytes, _Generation] = {}
+        self._running: dict[bytes, Generation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -158,21 +138,21 @@ class Gateway:
         finally:
             self._running.pop(one.id, None)
             if not one.settled:
-                self._in_background(self._settle_again(one, self._rows(one, None)))
+                self._in_background(self._settle_again(one, one.rows(None, self.config.currency, self._id)))
 
-    def _begin(self, asked: Asked) -> _Generation:
+    def _begin(self, asked: Asked) -> Generation:
         asked = replace(asked, deadline_ms=asked.deadline_ms or self.config.limits.deadline_ms)
         now = self._clock()
         identifier = asked.generation or new_id(now, os.urandom(RANDOM_BYTES))
         if identifier in self._running:
             raise Refused(Reason.ALREADY_EXISTS, "A generation of that id is running.")
         choice = choose_class(asked.model_class, asked.strategy, asked.messages, has_tools=bool(asked.tools))
-        return _Generation(asked, identifier, monotonic_ms(), now, choice, Scrubber(asked.allowed_pii))
+        return Generation(asked, identifier, monotonic_ms(), now, choice, Scrubber(asked.allowed_pii))
 
-    async def _prepare(self, one: _Generation) -> list[Candidate]:
+    async def _prepare(self, one: Generation) -> list[Candidate]:
         """The models to try, with the money for the dearest of them held."""
         asked = one.asked
-        size = _size(asked)
+        size = estimated_size(asked)
 
         def ceiling(tried: Sequence[Candidate]) -> int:
             return max((each.price.ceiling(size, asked.max_output_tokens) for each in tried), default=0)
@@ -200,14 +180,14 @@ class Gateway:
             tried = candidates(self.config, one.choice, asked.model)
         return tried
 
-    async def _classify(self, one: _Generation) -> str:
+    async def _classify(self, one: Generation) -> str:
         """The word of a model of the cheap class; empty when it gives none in time."""
         words = Message(Role.USER, _last_user_text(one.asked))
         request = ModelRequest("", (words,), static=_CLASSIFY, max_output_tokens=8, labels=LABELS)
         choice = Choice(ModelClass.CHEAP, "class cheap (classifier)")
         limit = min(CLASSIFIER_MS, one.asked.deadline_ms // 4)
         chain = Chain(
-            self._setting, candidates(self.config, choice, "")[:1], _asking(request, one.scrubber), limit
+            self._setting, candidates(self.config, choice, "")[:1], asking(request, one.scrubber), limit
         )
         one.chain = chain
         said = ""
@@ -217,13 +197,13 @@ class Gateway:
         one.past, one.chain = chain.attempts, None
         return next((label for label in LABELS if label in said.lower()), "")
 
-    async def _answer(self, one: _Generation, tried: Sequence[Candidate]) -> AsyncGenerator[Told, None]:
+    async def _answer(self, one: Generation, tried: Sequence[Candidate]) -> AsyncGenerator[Told, None]:
         asked = one.asked
         left = asked.deadline_ms - round(monotonic_ms() - one.began_ms)
         one.chain = Chain(
             self._setting,
             tried,
-            _asking(_model_request(asked), one.scrubber),
+            asking(model_request(asked), one.scrubber),
             left,
             hedge=one.choice.model_class is ModelClass.VOICE,
         )
@@ -245,7 +225,7 @@ class Gateway:
                         yield told
 
     async def _finish(
-        self, one: _Generation, ended: Ended, abroad: bool
+        self, one: Generation, ended: Ended, abroad: bool
     ) -> AsyncGenerator[TextDelta | ToolCall | Done, None]:
         if ended.finish is Finish.DEGRADED:
             yield TextDelta(one.asked.degraded_text or DEGRADED)
@@ -254,11 +234,11 @@ class Gateway:
             restored = one.scrubber.restore(call.arguments_json) if abroad else call.arguments_json
             yield replace(call, arguments_json=restored)
         await self._warn(one, ended)
-        rows = self._rows(one, ended)
+        rows = one.rows(ended, self.config.currency, self._id)
         await self._settle(one, rows)
         yield self._done(one, ended, rows)
 
-    def _done(self, one: _Generation, ended: Ended, rows: Sequence[CallRow]) -> Done:
+    def _done(self, one: Generation, ended: Ended, rows: Sequence[CallRow]) -> Done:
         chain = one.chain
         failed = [each.error for each in one.attempts if each.error and each.finish is not Finish.STOPPED]
         answered = ended.attempt
@@ -274,66 +254,10 @@ class Gateway:
             answered_by=answered.candidate if answered else None,
         )
 
-    def _rows(self, one: _Generation, ended: Ended | None) -> list[CallRow]:
-        """A row for each attempt; a degraded answer has one of its own, and nothing of it costs."""
-        free = ended is not None and ended.finish is Finish.DEGRADED
-        rows = [self._row(one, number, attempt, free) for number, attempt in enumerate(one.attempts, start=1)]
-        if free:
-            rows.append(self._degraded_row(one, len(rows) + 1))
-        return rows
-
-    def _row(self, one: _Generation, number: int, attempt: Attempt, free: bool) -> CallRow:
-        candidate = attempt.candidate
-        usage = _usage(one, attempt)
-        latency = round((attempt.ended_ms or monotonic_ms()) - attempt.started_ms)
-        ttft = round(attempt.first_ms - attempt.started_ms) if attempt.first_ms else 0
-        return CallRow(
-            id=self._id(),
-            generation=one.id,
-            attempt=number,
-            scope=one.asked.scope,
-            model_class=one.choice.model_class,
-            provider=candidate.provider,
-            model=candidate.name,
-            why=candidate.why,
-            started_ms=one.wall_ms + round(attempt.started_ms - one.began_ms),
-            usage=usage,
-            cost_micros=0 if free else candidate.price.cost(usage),
-            currency=self.config.currency,
-            latency_ms=latency,
-            ttft_ms=ttft,
-            finish=attempt.finish,
-            error=attempt.error,
-            tokens_by_tier=one.asked.tokens_by_tier,
-            stage_ms={**one.asked.stage_ms, "llm_ttft": ttft, "llm_total": latency},
-        )
-
-    def _degraded_row(self, one: _Generation, number: int) -> CallRow:
-        return CallRow(
-            id=self._id(),
-            generation=one.id,
-            attempt=number,
-            scope=one.asked.scope,
-            model_class=one.choice.model_class,
-            provider="",
-            model="",
-            why=f"{one.choice.why}; no model answered",
-            started_ms=self._clock(),
-            usage=Usage(),
-            cost_micros=0,
-            currency=self.config.currency,
-            latency_ms=round(monotonic_ms() - one.began_ms),
-            ttft_ms=0,
-            finish=Finish.DEGRADED,
-            error="",
-            tokens_by_tier=one.asked.tokens_by_tier,
-            stage_ms=one.asked.stage_ms,
-        )
-
     def _id(self) -> bytes:
         return new_id(self._clock(), os.urandom(RANDOM_BYTES))
 
-    async def _warn(self, one: _Generation, ended: Ended) -> None:
+    async def _warn(self, one: Generation, ended: Ended) -> None:
         """Tell the owner what only they can mend."""
         refused = {each.candidate.provider: each.error for each in one.attempts if each.fault is Fault.AUTH}
         for provider, words in refused.items():
@@ -343,14 +267,14 @@ class Gateway:
             words = "No model answered; the person got the polite sentence."
             await self._tell(one, Notice("ALL_MODELS_FAILED", one.choice.model_class.value, words))
 
-    async def _tell(self, one: _Generation, notice: Notice) -> None:
+    async def _tell(self, one: Generation, notice: Notice) -> None:
         log.warning("llm notice", kind=notice.kind, subject=notice.subject, message=notice.message)
         try:
             await self._store.note(one.asked.scope, notice, self._clock())
         except IndaiError as error:
             log.error("notice not stored", kind=notice.kind, reason=error.reason.name)
 
-    async def _settle(self, one: _Generation, rows: list[CallRow]) -> None:
+    async def _settle(self, one: Generation, rows: list[CallRow]) -> None:
         one.settled = True
         try:
             await self._store.settle(one.id, one.asked.scope, self._clock(), rows)
@@ -359,7 +283,7 @@ class Gateway:
             log.error("call not stored", reason=error.reason.name)
             self._in_background(self._settle_again(one, rows))
 
-    async def _settle_again(self, one: _Generation, rows: list[CallRow]) -> None:
+    async def _settle_again(self, one: Generation, rows: list[CallRow]) -> None:
         """Until it is stored or there is no hope; ids make storing it twice impossible."""
         one.settled = True
         for number in range(STORE_TRIES):
@@ -375,67 +299,6 @@ class Gateway:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _model_request(asked: Asked) -> ModelRequest:
-    return ModelRequest("", asked.messages, asked.static, asked.dynamic, asked.tools, asked.max_output_tokens)
-
-
-def _asking(request: ModelRequest, scrubber: Scrubber) -> Callable[[Candidate, int], ModelRequest]:
-    """What each candidate is asked: its own model name and limit, and scrubbed if it computes abroad."""
-    scrubbed: list[ModelRequest] = []
-
-    def ask(candidate: Candidate, tokens: int) -> ModelRequest:
-        if candidate.abroad and not scrubbed:
-            scrubbed.append(_scrubbed(request, scrubber))
-        chosen = scrubbed[0] if candidate.abroad else request
-        most = min(tokens or chosen.max_output_tokens, candidate.config.max_output_tokens)
-        return replace(chosen, model=candidate.config.model, max_output_tokens=most)
-
-    return ask
-
-
-def _scrubbed(request: ModelRequest, scrubber: Scrubber) -> ModelRequest:
-    """In the order of the prompt, so that what is static stays the same."""
-    static = scrubber.scrub(request.static)
-    messages = tuple(
-        replace(
-            each,
-            text=scrubber.scrub(each.text),
-            tool_calls=tuple(
-                replace(call, arguments_json=scrubber.scrub(call.arguments_json)) for call in each.tool_calls
-            ),
-            tool_results=tuple(
-                replace(result, content=scrubber.scrub(result.content)) for result in each.tool_results
-            ),
-        )
-        for each in request.messages
-    )
-    return replace(request, static=static, dynamic=scrubber.scrub(request.dynamic), messages=messages)
-
-
-def _usage(one: _Generation, attempt: Attempt) -> Usage:
-    """What the provider counted; an estimate where it released text and counted nothing."""
-    if attempt.usage is not None:
-        return attempt.usage
-    if not attempt.released:
-        return Usage()
-    return Usage(_size(one.asked), attempt.released // 3 + 1)
-
-
-def _size(asked: Asked) -> int:
-    """Tokens of the prompt, estimated."""
-    parts = [asked.static, asked.dynamic]
-    for each in asked.messages:
-        parts.append(each.text)
-        parts += [call.arguments_json for call in each.tool_calls]
-        parts += [result.content for result in each.tool_results]
-    tools = sum(_tool_size(tool) for tool in asked.tools)
-    return sum(map(estimate_tokens, parts)) + tools
-
-
-def _tool_size(tool: Tool) -> int:
-    return estimate_tokens(tool.description) + estimate_tokens(str(tool.schema))
 
 
 def _last_user_text(asked: Asked) -> str:

@@ -166,6 +166,9 @@ async def test_a_stream_that_breaks_after_its_first_text_ends_there(
     assert attempts == [("m1", False)]
     (row,) = await asking.rows()
     assert row.error
+    # What was counted at the beginning, if anything, and the text that was given out.
+    assert row.usage.input_tokens > 0
+    assert row.usage.output_tokens > len(text) // 4
     assert row.cost_micros > 0
     assert not spare.seen
 

@@ -1,0 +1,48 @@
+"""What a model is asked: the request in the provider's terms, scrubbed where it leaves the country."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from indai.llm.pii import Scrubber
+from indai.llm.routing import Candidate
+from indai.llm.values import ModelRequest
+from indai.llm.wire import Asked
+
+
+def model_request(asked: Asked) -> ModelRequest:
+    return ModelRequest("", asked.messages, asked.static, asked.dynamic, asked.tools, asked.max_output_tokens)
+
+
+def asking(request: ModelRequest, scrubber: Scrubber) -> Callable[[Candidate, int], ModelRequest]:
+    """What each candidate is asked: its own model name and limit, and scrubbed if it computes abroad."""
+    scrubbed: list[ModelRequest] = []
+
+    def ask(candidate: Candidate, tokens: int) -> ModelRequest:
+        if candidate.abroad and not scrubbed:
+            scrubbed.append(_scrubbed(request, scrubber))
+        chosen = scrubbed[0] if candidate.abroad else request
+        most = min(tokens or chosen.max_output_tokens, candidate.config.max_output_tokens)
+        return replace(chosen, model=candidate.config.model, max_output_tokens=most)
+
+    return ask
+
+
+def _scrubbed(request: ModelRequest, scrubber: Scrubber) -> ModelRequest:
+    """In the order of the prompt, so that what is static stays the same."""
+    static = scrubber.scrub(request.static)
+    messages = tuple(
+        replace(
+            each,
+            text=scrubber.scrub(each.text),
+            tool_calls=tuple(
+                replace(call, arguments_json=scrubber.scrub(call.arguments_json)) for call in each.tool_calls
+            ),
+            tool_results=tuple(
+                replace(result, content=scrubber.scrub(result.content)) for result in each.tool_results
+            ),
+        )
+        for each in request.messages
+    )
+    return replace(request, static=static, dynamic=scrubber.scrub(request.dynamic), messages=messages)
