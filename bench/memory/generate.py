@@ -68,7 +68,7 @@ def document() -> str:
         Conversation(
             f"{split}-{number}", split, pair, [t for t in topics if t.split == split], fill, rng
         ).build()
-        for split in ("tune", "score")
+        for split in ("tune", "score", "fresh")
         for number, pair in enumerate(PAIRS, 1)
     ]
     written = {"format": "indai-memory-bench/1", "conversations": conversations}

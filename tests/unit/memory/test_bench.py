@@ -140,7 +140,10 @@ def test_the_command_prints_every_method_and_says_what_is_missing(tmp_path: Path
 
 def test_the_generated_set_is_what_its_script_writes() -> None:
     topics, fill = read(ROOT / "bench" / "memory" / "topics.txt")
-    splits = {split: {topic.name for topic in topics if topic.split == split} for split in ("tune", "score")}
-    assert not splits["tune"] & splits["score"]
+    splits = {
+        split: {topic.name for topic in topics if topic.split == split}
+        for split in ("tune", "score", "fresh")
+    }
+    assert sum(map(len, splits.values())) == len(set.union(*splits.values()))
     assert set(fill) == {"en", "hi", "hg"}
     assert document() == SET.read_text("utf-8")

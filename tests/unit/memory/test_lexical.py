@@ -1,4 +1,4 @@
-"""Terms of any script, and one key for both spellings of an Indian word, measured on a held-out list."""
+"""Terms of any script, and one key for both spellings of an Indian word, measured on a list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _rows() -> dict[str, list[str]]:
     return {word: spellings.split() for word, spellings in (line.split("\t") for line in lines)}
 
 
-def test_both_spellings_of_a_word_share_a_key_on_the_held_out_list() -> None:
+def test_both_spellings_of_a_word_share_a_key_on_the_list() -> None:
     rows = _rows()
     pairs = [(word, spelling) for word, spellings in rows.items() for spelling in spellings]
     hits = {spelling: [word for word in rows if key(word) == key(spelling)] for _, spelling in pairs}
