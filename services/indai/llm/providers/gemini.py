@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from indai.llm.providers.faults import broken, fault_of
-from indai.llm.providers.http import JsonClient, parsed
+from indai.llm.providers.http import JsonClient, joined, parsed
 from indai.llm.values import (
     Counted,
     Event,
@@ -50,9 +50,9 @@ class GeminiProvider:
         """See `indai.llm.values`."""
         gathered = _Gathered(self._client.name)
         path = f"/models/{quote(request.model, safe='')}:streamGenerateContent?alt=sse"
-        async with contextlib.aclosing(self._client.events(path, _body(request))) as pieces:
-            async for piece in pieces:
-                for event in gathered.take(parsed(piece, self._client.name)):
+        async with contextlib.aclosing(self._client.events(path, _body(request))) as batches:
+            async for batch in batches:
+                for event in joined(gathered.all(batch)):
                     yield event
         yield gathered.finished()
 
@@ -84,6 +84,11 @@ class _Gathered:
     calls: list[ToolCall] = field(default_factory=list)
     finish: Finish | None = None
     usage: Usage = field(default_factory=Usage)
+
+    def all(self, batch: Iterable[str]) -> Iterable[Event]:
+        """The events of what came at once."""
+        for piece in batch:
+            yield from self.take(parsed(piece, self.name))
 
     def take(self, chunk: JsonObject) -> Iterable[Event]:
         """The events of one chunk. Raises ProviderFault for an error in the middle, and for nonsense."""

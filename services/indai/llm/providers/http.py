@@ -7,13 +7,13 @@ says, and nowhere else. The chain keeps the time; here is only a limit for conne
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import aiohttp
 from indai.llm.providers.faults import broken, fault_of, unreachable
-from indai.llm.values import JsonObject
+from indai.llm.values import Event, JsonObject, ProviderFault, TextDelta
 
 CONNECT_S: Final = 5.0
 MAX_EVENT_BYTES: Final = 4 * 1024 * 1024
@@ -48,21 +48,18 @@ class JsonClient:
             raise broken(self.name)
         return answer
 
-    async def events(self, path: str, body: JsonObject) -> AsyncGenerator[str, None]:
-        """The `data` of each event. Raises ProviderFault."""
+    async def events(self, path: str, body: JsonObject) -> AsyncGenerator[list[str], None]:
+        """The `data` of the events, as many as have come at once. Raises ProviderFault."""
         async with self._request(path, body) as response:
-            data: list[str] = []
+            decoder = EventDecoder(self.name)
             try:
-                async for line in _lines(response.content, self.name):
-                    if line.startswith("data:"):
-                        data.append(line[5:].removeprefix(" "))
-                    elif not line and data:
-                        yield "\n".join(data)
-                        data.clear()
+                async for piece in response.content.iter_any():
+                    if events := decoder.feed(piece):
+                        yield events
             except (aiohttp.ClientError, OSError):
                 raise broken(self.name) from None
-            if data:
-                yield "\n".join(data)
+            if events := decoder.feed(b"\n\n"):
+                yield events
 
     @asynccontextmanager
     async def _request(self, path: str, body: JsonObject) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -88,19 +85,30 @@ class JsonClient:
             response.release()
 
 
-async def _lines(stream: aiohttp.StreamReader, name: str) -> AsyncIterator[str]:
-    """Lines without their ends, which are LF, CRLF or CR."""
-    rest, total = b"", 0
-    async for piece in stream.iter_any():
-        total += len(piece)
-        rest += piece
-        if len(rest) > MAX_EVENT_BYTES or total > MAX_ANSWER_BYTES:
-            raise broken(name)
-        *lines, rest = rest.replace(b"\r\n", b"\n").split(b"\n")
+class EventDecoder:
+    """Server-sent events out of bytes that come in pieces; lines end in LF or CRLF."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._rest = b""
+        self._total = 0
+        self._data: list[str] = []
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The `data` of each event that is whole now. Raises ProviderFault for too much."""
+        self._total += len(piece)
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > MAX_EVENT_BYTES or self._total > MAX_ANSWER_BYTES:
+            raise broken(self._name)
+        events = []
         for line in lines:
-            yield line.rstrip(b"\r").decode("utf-8", "replace")
-    if rest:
-        yield rest.decode("utf-8", "replace")
+            text = line.removesuffix(b"\r").decode("utf-8", "replace")
+            if text.startswith("data:"):
+                self._data.append(text[5:].removeprefix(" "))
+            elif not text and self._data:
+                events.append("\n".join(self._data))
+                self._data.clear()
+        return events
 
 
 def parsed(text: str, name: str) -> JsonObject:
@@ -112,3 +120,23 @@ def parsed(text: str, name: str) -> JsonObject:
     if not isinstance(value, dict):
         raise broken(name)
     return value
+
+
+def joined(events: Iterable[Event]) -> Iterator[Event]:
+    """Texts that follow each other as one: what came at once is passed on at once, also before a fault."""
+    text = ""
+    try:
+        for event in events:
+            if isinstance(event, TextDelta):
+                text += event.text
+                continue
+            if text:
+                yield TextDelta(text)
+                text = ""
+            yield event
+    except ProviderFault:
+        if text:
+            yield TextDelta(text)
+        raise
+    if text:
+        yield TextDelta(text)

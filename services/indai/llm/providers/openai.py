@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from indai.llm.providers.faults import broken, fault_of
-from indai.llm.providers.http import JsonClient, parsed
+from indai.llm.providers.http import JsonClient, joined, parsed
 from indai.llm.values import (
     Event,
     Finish,
@@ -57,12 +57,12 @@ class OpenAiProvider:
         """See `indai.llm.values`."""
         gathered = _Gathered(self._client.name)
         events = self._client.events("/chat/completions", self._body(request))
-        async with contextlib.aclosing(events) as pieces:
-            async for piece in pieces:
-                if piece == "[DONE]":
-                    break
-                for event in gathered.take(parsed(piece, self._client.name)):
+        async with contextlib.aclosing(events) as batches:
+            async for batch in batches:
+                for event in joined(gathered.all(batch)):
                     yield event
+                if gathered.ended:
+                    break
         yield gathered.finished()
 
     async def embed(self, model: str, texts: Sequence[str], *, query: bool) -> Vectors:
@@ -115,6 +115,15 @@ class _Gathered:
     calls: dict[int, list[str]] = field(default_factory=dict)  # id, name, arguments
     finish: Finish | None = None
     usage: Usage = field(default_factory=Usage)
+    ended: bool = False
+
+    def all(self, batch: Iterable[str]) -> Iterable[Event]:
+        """The events of what came at once."""
+        for piece in batch:
+            if piece == "[DONE]":
+                self.ended = True
+                return
+            yield from self.take(parsed(piece, self.name))
 
     def take(self, chunk: JsonObject) -> Iterable[Event]:
         """The events of one chunk. Raises ProviderFault for an error in the middle, and for nonsense."""
