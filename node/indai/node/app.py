@@ -243,8 +243,9 @@ class _Process:
         # It brings 0.4 s of imports, which processes without this role are spared.
         from indai.node.memory_role import memory_role  # noqa: PLC0415
 
+        gateway = llm_pb2_grpc.LlmServiceStub(self._channel("llm")) if self._has("llm") else None
         service = await self._stack.enter_async_context(
-            memory_role(self._pool, await DatabaseClock.start(self._pool))
+            memory_role(self._pool, await DatabaseClock.start(self._pool), gateway)
         )
         await self._serve_inside("memory", [service])
 

@@ -58,10 +58,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionContext:
-    """What an extractor may know besides the turn: who the memory is about, the language they last wrote, the
-    turns before (oldest first), and the facts that hold now by key."""
+    """What an extractor may know besides the turn: who the memory is about, whose it is, the language they
+    last wrote, the turns before (oldest first), and the facts that hold now by key."""
 
     person: str = ""
+    owner: str = ""
     language: str = ""
     time_zone: str = "UTC"
     before: Sequence[Turn] = ()

@@ -78,7 +78,7 @@ class Rememberer:
         found: list[Record] = []
         for session, places in _spans(new).items():
             heard = await turns.span(connection, scope.id, session, min(places) - work.BEFORE, max(places))
-            found += await work.read(self._obvious, heard, min(places), known)
+            found += await work.read(self._obvious, scope.tenant, heard, min(places), known)
         return found
 
     def _jobs(self, scope: Scope, new: Sequence[Stored], *, extract: bool) -> list[Job]:

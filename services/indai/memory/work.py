@@ -103,7 +103,7 @@ class Work:
         async with writing(self._pool, scope, create=False) as connection:
             heard = await turns.span(connection, scope.id, job.session, job.first - BEFORE, job.last)
             known = await factstore.open_facts(connection, scope.id)
-        found = await read(self._extractor, heard, job.first, known)
+        found = await read(self._extractor, scope.tenant, heard, job.first, known)
         async with writing(self._pool, scope, create=False) as connection:
             try:
                 await factstore.take_in(connection, scope, found, self._clock())
@@ -208,7 +208,7 @@ class Work:
 
 
 async def read(
-    extractor: Extractor, heard: Sequence[Heard], first: int, known: Sequence[Record]
+    extractor: Extractor, owner: str, heard: Sequence[Heard], first: int, known: Sequence[Record]
 ) -> list[Record]:
     """What an extractor finds in a session's turns from the place `first` on: in what a person or the agent
     said, never in system text, a tool's answer or a recalled memory."""
@@ -217,9 +217,8 @@ async def read(
         if one.place < first or one.turn.role not in _HEARD:
             continue
         before = [each.turn for each in heard[max(0, number - BEFORE) : number] if each.turn.role in _HEARD]
-        context = ExtractionContext(
-            person=one.person, before=before, known=[row.fact for row in known if not row.pending]
-        )
+        holding = [row.fact for row in known if not row.pending]
+        context = ExtractionContext(person=one.person, owner=owner, before=before, known=holding)
         found += [record(one, fact, extractor.name) for fact in await extractor.extract(one.turn, context)]
     return found
 

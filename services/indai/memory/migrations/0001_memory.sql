@@ -78,8 +78,8 @@ CREATE TABLE postings (
 );
 CREATE INDEX postings_chunk ON postings (scope, chunk);
 
--- Small scopes are compared exactly, through the primary key. Only rows of large ones are in the graphs, and
--- a partition's graph serves its few large scopes alone.
+-- Small scopes are compared exactly, through the primary key. Only rows of large ones are in the graph, so that
+-- each scope in it is a large part of it, and a filter by scope finds enough.
 CREATE TABLE embeddings (
     scope uuid NOT NULL,
     chunk uuid NOT NULL,
@@ -91,15 +91,7 @@ CREATE TABLE embeddings (
     embedding vector NOT NULL,
     PRIMARY KEY (scope, chunk, model),
     FOREIGN KEY (scope, chunk) REFERENCES chunks (scope, id) ON DELETE CASCADE
-) PARTITION BY HASH (scope);
-CREATE TABLE embeddings_0 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 0);
-CREATE TABLE embeddings_1 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 1);
-CREATE TABLE embeddings_2 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 2);
-CREATE TABLE embeddings_3 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 3);
-CREATE TABLE embeddings_4 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 4);
-CREATE TABLE embeddings_5 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 5);
-CREATE TABLE embeddings_6 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 6);
-CREATE TABLE embeddings_7 PARTITION OF embeddings FOR VALUES WITH (MODULUS 8, REMAINDER 7);
+);
 CREATE INDEX embeddings_graph ON embeddings USING hnsw ((embedding::vector(384)) vector_cosine_ops)
     WITH (m = 16, ef_construction = 100) WHERE large AND width = 384;
 
@@ -267,9 +259,7 @@ DECLARE
         ' OR (SELECT coalesce(current_setting(''indai.wide'', true), '''') = ''on''))';
 BEGIN
     FOREACH name IN ARRAY ARRAY['scopes', 'scope_sizes', 'sessions', 'chunks', 'postings', 'embeddings', 'reads',
-        'facts', 'mentions', 'relations', 'names', 'working', 'opinions', 'documents', 'derivations',
-        'embeddings_0', 'embeddings_1', 'embeddings_2', 'embeddings_3', 'embeddings_4', 'embeddings_5',
-        'embeddings_6', 'embeddings_7']
+        'facts', 'mentions', 'relations', 'names', 'working', 'opinions', 'documents', 'derivations']
     LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
@@ -445,13 +435,17 @@ BEGIN
         (SELECT s.scope, s.id FROM scored s ORDER BY s.score DESC LIMIT p_limit)
         UNION
         SELECT n.scope, n.id FROM near n
+    ), centres AS MATERIALIZED (
+        -- Sums may not be compared inside an index under row-level security (they could overflow, and tell), so
+        -- they are made before.
+        SELECT c.scope, c.session, c.place - p_reach AS low, c.place + p_reach AS high
+        FROM best b JOIN memory.chunks c ON c.scope = b.scope AND c.id = b.id AND c.kind = 'turn'
     ), around AS (
         SELECT b.scope, b.id FROM best b
         UNION
-        SELECT n.scope, n.id FROM best b
-        JOIN memory.chunks c ON c.scope = b.scope AND c.id = b.id AND c.kind = 'turn'
+        SELECT n.scope, n.id FROM centres c
         JOIN memory.chunks n ON n.scope = c.scope AND n.session = c.session
-            AND n.place BETWEEN c.place - p_reach AND c.place + p_reach AND n.kind = 'turn'
+            AND n.place BETWEEN c.low AND c.high AND n.kind = 'turn'
     )
     SELECT c.id, c.scope, c.kind, c.content, coalesce(s.score, 0), 1 - (e.embedding <=> p_vector), c.speaker, c.role,
         c.session, c.place, c.said_at, c.importance, c.origin, c.trust, c.source_id, coalesce(s.matched, '{}'), w.kind,
