@@ -275,10 +275,11 @@ def test_what_was_said_before_is_no_progress_in_any_kind() -> None:
 
 @pytest.mark.rule("NEG-08")
 @pytest.mark.rule("NEG-11")
-def test_a_commitment_of_many_is_of_a_meeting_and_outside_a_thread_of_two() -> None:
+def test_a_commitment_of_many_is_of_a_meeting_and_not_made_in_a_thread_of_two() -> None:
     offer = describe(compose(Move.OFFER, slot(), header(), many(3)), mid=MID, signatures=1)
+    script = Script().say("A", Move.PROPOSE, WISH)
     with pytest.raises(ProtocolError) as caught:
-        Script().hear(offer)
+        script.hear(replace(offer, sender="B", recipient="A", thread=script.open.thread_id))
     assert caught.value.rule == "NEG-11"
     with pytest.raises(ProtocolError) as caught:
         describe(compose(Move.OFFER, PAID, header(), many(3)), mid=MID, signatures=1)

@@ -29,6 +29,7 @@ class Move(Enum):
     EVENT = "EVENT"  # after the deed; `indai.protocol.lifecycle` has its rules
     QUERY = "QUERY"  # beside every thread; `indai.protocol.queries` has its rules
     ANSWER = "ANSWER"
+    RELAY = "RELAY"  # carries a message that goes to several; no step of a thread by itself
 
 
 class EventKind(Enum):
@@ -46,12 +47,16 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReceiptBody:
-    """The commitment `mid` stands at `index` of the offerer's ledger `log`; times in ms."""
+    """The commitment `mid` stands at `index` of the offerer's ledger `log`; times in ms.
+
+    `commitment`, of three or more parties: the envelope with every signature, so that the receipt proves it.
+    """
 
     mid: bytes
     log: str
     index: int
     leaf_time_ms: int
+    commitment: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,13 @@ class WithdrawBody:
     """The mid of the sender's own message that is taken back."""
 
     mid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RelayBody:
+    """The exact bytes of an envelope that goes to several."""
+
+    envelope: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from indai.protocol.bodies import (
     Move,
     ReceiptBody,
     RejectBody,
+    RelayBody,
     WithdrawBody,
     check_said,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "QueryBody",
     "ReceiptBody",
     "RejectBody",
+    "RelayBody",
     "Terms",
     "Window",
     "Wish",
@@ -91,7 +93,16 @@ MAX_HOLD_MS = 7 * DAY_MS
 _EVENT_KINDS = frozenset(negotiation_pb2.EventKind.values()) - {negotiation_pb2.EVENT_KIND_UNSPECIFIED}
 
 Body: TypeAlias = (
-    Wish | Terms | ReceiptBody | HoldBody | RejectBody | WithdrawBody | EventBody | QueryBody | AnswerBody
+    Wish
+    | Terms
+    | ReceiptBody
+    | HoldBody
+    | RejectBody
+    | WithdrawBody
+    | EventBody
+    | QueryBody
+    | AnswerBody
+    | RelayBody
 )
 Payload: TypeAlias = (
     negotiation_pb2.Move | negotiation_pb2.Commitment | negotiation_pb2.Receipt | negotiation_pb2.Event
@@ -178,7 +189,12 @@ def compose(
             return commitment
         case (Move.RECEIPT, ReceiptBody()):
             return pb.Receipt(
-                header=header, mid=body.mid, log=body.log, index=body.index, leaf_time_ms=body.leaf_time_ms
+                header=header,
+                mid=body.mid,
+                log=body.log,
+                index=body.index,
+                leaf_time_ms=body.leaf_time_ms,
+                commitment=body.commitment,
             )
         case (Move.HOLD, HoldBody()):
             return pb.Move(header=header, hold=pb.Hold(deadline_ms=body.deadline_ms))
@@ -192,6 +208,8 @@ def compose(
             return pb.Move(header=header, query=queries.query_to_pb(body))
         case (Move.ANSWER, AnswerBody()):
             return pb.Move(header=header, answer=queries.answer_to_pb(body))
+        case (Move.RELAY, RelayBody()):
+            return pb.Move(header=header, relay=pb.Relay(envelope=body.envelope))
     raise TypeError(f"{move.name} is not composed from a {type(body).__name__}")
 
 
@@ -291,6 +309,8 @@ def _read_step(move: Move, payload: negotiation_pb2.Move) -> Body:
             return queries.read_query(payload.query)
         case Move.ANSWER:
             return queries.read_answer(payload.answer)
+        case Move.RELAY:
+            return RelayBody(payload.relay.envelope)
         case _:
             check_ids("NEG-01", payload.withdraw.mid)
             return WithdrawBody(payload.withdraw.mid)
@@ -307,7 +327,7 @@ def _read_receipt(payload: negotiation_pb2.Receipt) -> ReceiptBody:
     if not 0 < payload.leaf_time_ms < END_OF_TIME_MS:
         raise malformed("NEG-01", "The receipt has no leaf time")
     check_ids("NEG-01", payload.mid)
-    return ReceiptBody(payload.mid, payload.log, payload.index, payload.leaf_time_ms)
+    return ReceiptBody(payload.mid, payload.log, payload.index, payload.leaf_time_ms, payload.commitment)
 
 
 def _read_event(payload: negotiation_pb2.Event) -> EventBody:

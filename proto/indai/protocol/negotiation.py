@@ -149,7 +149,7 @@ def open_thread(first: Message) -> Thread:
     if isinstance(first.body, Terms) and not kind_of(first.body).opens:
         what = f"An OFFER of this kind ({first.body.kind}) answers a PROPOSE"
         raise _error(Reason.ILLEGAL_MOVE, "NEG-10", what)
-    _check_two(first)
+    _check_several(first)
     status = Status.PROPOSED if first.move is Move.PROPOSE else Status.OFFERED
     return Thread(first.thread, first.sender, first.recipient, (first,), status, first.recipient, first)
 
@@ -167,7 +167,7 @@ def apply(thread: Thread, message: Message, now_ms: int) -> Thread:
         raise _error(
             Reason.ILLEGAL_MOVE, "NEG-17", "An event belongs to a commitment, not to its negotiation"
         )
-    if message.move in (Move.QUERY, Move.ANSWER):
+    if message.move in (Move.QUERY, Move.ANSWER, Move.RELAY):
         what = f"A {message.move.name} stands beside the threads, not in one"
         raise _error(Reason.ILLEGAL_MOVE, "QRY-02", what)
     return _RULES[message.move](thread, message, now_ms)
@@ -208,13 +208,18 @@ def _check_parties(thread: Thread, message: Message) -> None:
         raise _error(
             Reason.ILLEGAL_MOVE, "NEG-11", "The message is not between the two parties of its thread"
         )
-    _check_two(message)
-
-
-def _check_two(message: Message) -> None:
-    if message.parties:
+    several = thread.messages[0].parties
+    if message.parties and (message.move is not Move.ACCEPT or message.parties != several):
         what = f"A commitment of {len(message.parties)} parties is not made in a thread of two"
         raise _error(Reason.ILLEGAL_MOVE, "NEG-11", what)
+    if several and message.move in (Move.COUNTER, Move.OFFER):
+        raise _error(Reason.ILLEGAL_MOVE, "GRP-01", "An offer to several is signed or refused, not countered")
+
+
+def _check_several(first: Message) -> None:
+    """An offer to several begins the thread of its offerer with each of the others (GRP-01)."""
+    if first.parties and not {first.sender, first.recipient} <= {*first.parties}:
+        raise _error(Reason.ILLEGAL_MOVE, "GRP-01", "The offer to several is not between two of its parties")
 
 
 def _propose(thread: Thread, message: Message, now_ms: int) -> Thread:
@@ -264,6 +269,9 @@ def _receipt(thread: Thread, message: Message, now_ms: int) -> Thread:
         raise _error(Reason.ILLEGAL_MOVE, "NEG-17", "A RECEIPT answers an ACCEPT")
     if not isinstance(body, ReceiptBody) or body.mid != thread.standing.mid:
         raise _error(Reason.ILLEGAL_MOVE, "NEG-17", "The RECEIPT names another commitment")
+    if bool(thread.standing.parties) != bool(body.commitment):
+        what = "The RECEIPT of a commitment of several, and no other, carries it with every signature"
+        raise _error(Reason.ILLEGAL_MOVE, "GRP-03", what)
     return _record(replace(thread, status=Status.COMMITTED, turn=""), message)
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from indai.protocol import party_life
 from indai.protocol.errors import ProtocolError, Reason, Refused
+from indai.protocol.group import coordinator
 from indai.protocol.header import GRACE_MS
 from indai.protocol.kinds.table import kind_of
 from indai.protocol.messages import (
@@ -49,6 +50,7 @@ from indai.protocol.party_state import (
     Outcome,
     OwnerActs,
     OwnerAnswers,
+    OwnerConvenes,
     OwnerStarts,
     OwnerWithdraws,
     Phase,
@@ -91,6 +93,10 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
     """
     if isinstance(event, OwnerStarts):
         return _start(event)
+    if isinstance(event, OwnerConvenes):
+        return coordinator.convene(event)
+    if side is not None and side.group is not None:
+        return coordinator.step(side, event, now_ms)
     if isinstance(event, Received):
         return _receive(side, event.message, now_ms)
     if side is None:
@@ -117,6 +123,8 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
 
 def wakes_at(side: Side) -> int | None:
     """When a Tick is due next, ms; None when only a message or the owner can change anything."""
+    if side.group is not None:
+        return coordinator.wakes_at(side)
     if side.life is not None:
         return party_life.wakes_at(side)
     if side.phase.ended or side.phase is Phase.IN_DOUBT:
@@ -365,7 +373,7 @@ def _committed(side: Side, thread: Thread) -> Next:
     if side.reserved is None or not isinstance(terms, Terms):
         raise RuntimeError("a commitment without a reservation")
     done = replace(side, phase=Phase.COMMITTED, reserved=None, terms=terms, question=None, deadline_ms=0)
-    done = replace(done, life=begin_life(thread))
+    done = replace(done, life=begin_life(thread.offer))
     mid = thread.standing.mid
     confirmed = Tell(f"The {kind_of(terms).noun} is confirmed.")
     return done, (Consume(terms), Enact(terms), Commit(mid), confirmed)

@@ -19,6 +19,7 @@ from indai.protocol.bodies import (
     Move,
     ReceiptBody,
     RejectBody,
+    RelayBody,
     WithdrawBody,
 )
 from indai.protocol.kinds.base import Terms, Window, Wish
@@ -44,8 +45,8 @@ def body_to_json(body: Body | None) -> dict[str, Any] | None:
         return None
     if isinstance(body, EventBody):
         return _event_to_json(body)
-    if isinstance(body, queries.QueryBody | queries.AnswerBody):
-        raise TypeError("a query is no part of a thread")
+    if isinstance(body, queries.QueryBody | queries.AnswerBody | RelayBody):
+        raise TypeError("a query, or what only carries a message, is no part of a thread")
     if isinstance(body, Wish | Terms) and type(body) not in _NAMES:
         form = "wish" if isinstance(body, Wish) else "terms"
         return {"kind": f"{body.kind}-{form}", "signed": _base64(body.to_pb())}
@@ -56,7 +57,8 @@ def body_to_json(body: Body | None) -> dict[str, Any] | None:
             value = value.hex()
         elif isinstance(value, tuple):
             value = [[window.start_ms, window.end_ms] for window in value]
-        fields[name] = value
+        if name != "commitment" or value:
+            fields[name] = value
     return fields
 
 
@@ -71,15 +73,16 @@ def body_from_json(fields: dict[str, Any] | None) -> Body | None:
     values = {name: value for name, value in fields.items() if name != "kind"}
     if "windows" in values:
         values["windows"] = tuple(Window(*window) for window in values["windows"])
-    if "mid" in values:
-        values["mid"] = bytes.fromhex(values["mid"])
+    for name in ("mid", "commitment"):
+        if name in values:
+            values[name] = bytes.fromhex(values[name])
     body: Body = _BODIES[fields["kind"]](**values)
     return body
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
     """One message."""
-    fields = {
+    fields: dict[str, Any] = {
         "mid": message.mid.hex(),
         "move": message.move.value,
         "sender": message.sender,
@@ -92,6 +95,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
     }
     if message.supersedes:
         fields["supersedes"] = message.supersedes.hex()
+    if message.parties:
+        fields["parties"] = list(message.parties)
     return fields
 
 
@@ -111,6 +116,7 @@ def message_from_json(fields: dict[str, Any]) -> Message:
         expires_at_ms=fields["expires_at_ms"],
         body=body,
         supersedes=bytes.fromhex(fields.get("supersedes", "")),
+        parties=tuple(fields.get("parties", ())),
     )
 
 

@@ -13,7 +13,9 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from indai.protocol import lifecycle
+from indai.protocol.group.state import Group, Member
 from indai.protocol.kinds.base import Holding
+from indai.protocol.kinds.meet import MeetWish
 from indai.protocol.lifecycle import History, deed_of
 from indai.protocol.messages import (
     END_OF_TIME_MS,
@@ -87,10 +89,24 @@ class OwnerStarts:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerConvenes:
+    """Our owner, whose handle is `handle`, wants to meet several: 2 to 19 members, each another subject.
+    `algorithm` is one of `group.algorithms.ALGORITHMS`."""
+
+    wish: MeetWish
+    thread: bytes
+    owner: str
+    handle: str
+    members: tuple[Member, ...]
+    algorithm: str = "windows"
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
-    """A verified message of the peer."""
+    """A verified message of the peer. `signature`, of a vote on a commitment of several: the voter's own."""
 
     message: Message
+    signature: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +171,16 @@ class Tick:
 
 
 Event: TypeAlias = (
-    OwnerStarts | Received | HostAnswers | OwnerAnswers | OwnerWithdraws | OwnerActs | Succeeded | Sent | Tick
+    OwnerStarts
+    | OwnerConvenes
+    | Received
+    | HostAnswers
+    | OwnerAnswers
+    | OwnerWithdraws
+    | OwnerActs
+    | Succeeded
+    | Sent
+    | Tick
 )
 
 
@@ -182,6 +207,14 @@ class Send:
     in_reply_to: bytes
     expires_in_ms: int
     supersedes: bytes = b""
+    to: str = ""  # of a coordinator: the one member that it is for; empty for all
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Relay the stored message `mid` of one member to all the others, byte for byte."""
+
+    mid: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +312,7 @@ class Remind:
 Effect: TypeAlias = (
     Consult
     | Send
+    | Forward
     | AskOwner
     | Reserve
     | Consume
@@ -300,7 +334,8 @@ class Side:
 
     `terms` is what the host or our owner was last asked about, `reserved` what we hold a reservation for,
     `offer` the decision about our own offer, `deadline_ms` our owner's, `life` what has happened since the
-    deed, `supersedes` the commitment whose place this is to take. `question`, `approved` and `sending` are
+    deed, `supersedes` the commitment whose place this is to take, `group` what a coordinator of several knows
+    (it has no `thread`). `question`, `approved` and `sending` are
     set only between the steps of one transaction, never in a stored state.
     """
 
@@ -319,6 +354,7 @@ class Side:
     reminded: bool = False
     remind_before_ms: int = REMIND_BEFORE_MS
     supersedes: bytes = b""
+    group: Group | None = None
     question: Question | None = None
     approved: bool = False
     sending: Move | None = None
@@ -346,6 +382,8 @@ class Side:
         }
         if self.supersedes:
             fields["supersedes"] = self.supersedes.hex()
+        if self.group:
+            fields["group"] = self.group.to_json()
         if self.life and self.life.successors:
             fields["successors"] = sorted(mid.hex() for mid in self.life.successors)
         return json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -357,6 +395,8 @@ class Side:
         reserved = body_from_json(fields["reserved"])
         terms = body_from_json(fields["terms"])
         thread = _fold([message_from_json(message) for message in fields["messages"]])
+        group = Group.from_json(fields["group"]) if "group" in fields else None
+        offer = group.offer if group else thread.offer if thread else None
         return cls(
             role=Role(fields["role"]),
             owner=fields["owner"],
@@ -369,32 +409,33 @@ class Side:
             offer=OfferState(fields["offer"]) if fields["offer"] else None,
             deadline_ms=fields["deadline_ms"],
             reason=fields["reason"],
-            life=_relive(thread, fields) if fields["phase"] == Phase.COMMITTED.value else None,
+            life=_relive(offer, fields) if fields["phase"] == Phase.COMMITTED.value else None,
             reminded=fields.get("reminded", False),
             remind_before_ms=fields.get("remind_before_ms", REMIND_BEFORE_MS),
             supersedes=bytes.fromhex(fields.get("supersedes", "")),
+            group=group,
         )
 
     def knows(self, message: Message) -> bool:
         """Whether the message is part of what is stored."""
+        if self.group is not None and self.group.knows(message):
+            return True
         if message.move is Move.EVENT:
             return self.life is not None and self.life.find(message.mid) is not None
         return self.thread is not None and self.thread.find(*message.identity) is not None
 
 
-def begin_life(thread: Thread) -> History:
-    """The life of what the thread has agreed; raises RuntimeError if nothing was."""
-    offer = thread.offer
+def begin_life(offer: Message | None) -> History:
+    """The life of what was agreed; raises RuntimeError if nothing was."""
     if offer is None or not isinstance(offer.body, Terms):
         raise RuntimeError("nothing was agreed")
-    return lifecycle.committed(deed_of(offer.mid, (offer.sender, offer.recipient), offer.body))
+    parties = offer.parties or (offer.sender, offer.recipient)
+    return lifecycle.committed(deed_of(offer.mid, parties, offer.body))
 
 
-def _relive(thread: Thread | None, fields: dict[str, Any]) -> History:
+def _relive(offer: Message | None, fields: dict[str, Any]) -> History:
     """The life again. Nothing is from the future here: it was judged when it came."""
-    if thread is None:
-        raise RuntimeError("nothing was agreed")
-    history = begin_life(thread)
+    history = begin_life(offer)
     for mid in fields.get("successors", []):
         history = lifecycle.named_by(history, bytes.fromhex(mid))
     for event in fields.get("events", []):

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from indai.protocol.ballots import BallotAnswer, BallotQuery, CallQuery
 from indai.protocol.bodies import MAX_SENTENCE, REASON, RejectBody
 from indai.protocol.forms import (
     DAY_MS,
+    MINUTE_MS,
     check_ids,
     check_name,
     check_price,
@@ -114,8 +116,18 @@ class ContentAnswer:
     sealed: bytes
 
 
-About: TypeAlias = CapabilitiesQuery | WindowsQuery | PriceQuery | StatusQuery | ContentQuery
-Told: TypeAlias = CapabilitiesAnswer | WindowsAnswer | PriceAnswer | StatusAnswer | ContentAnswer | RejectBody
+About: TypeAlias = (
+    CapabilitiesQuery | WindowsQuery | PriceQuery | StatusQuery | ContentQuery | CallQuery | BallotQuery
+)
+Told: TypeAlias = (
+    CapabilitiesAnswer
+    | WindowsAnswer
+    | PriceAnswer
+    | StatusAnswer
+    | ContentAnswer
+    | BallotAnswer
+    | RejectBody
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +174,19 @@ def answers(query: QueryBody, answer: AnswerBody) -> bool:
         case WindowsQuery() as wanted, WindowsAnswer(windows):
             start_ms, end_ms = wanted.within.start_ms, wanted.within.end_ms
             return all(start_ms <= window.start_ms and window.end_ms <= end_ms for window in windows)
+        case CallQuery(wish, _), WindowsAnswer(windows):
+            return all(_within(window, wish.windows, wish.duration_minutes) for window in windows)
+        case BallotQuery() as ballot, BallotAnswer(ordinals):
+            return len(ordinals) == len(ballot.slots)
         case _:
             return False
+
+
+def _within(window: Window, windows: tuple[Window, ...], minutes: int) -> bool:
+    """Whether the window lies in one of these, and the meeting in it."""
+    if window.end_ms - window.start_ms < minutes * MINUTE_MS:
+        return False
+    return any(each.start_ms <= window.start_ms and window.end_ms <= each.end_ms for each in windows)
 
 
 def query_to_pb(body: QueryBody) -> negotiation_pb2.Query:
@@ -181,6 +204,10 @@ def query_to_pb(body: QueryBody) -> negotiation_pb2.Query:
             return pb.Query(status=pb.StatusQuery(commitment=commitment))
         case ContentQuery(commitment, offset):
             return pb.Query(content=pb.ContentQuery(commitment=commitment, offset_bytes=offset))
+        case CallQuery() as call:
+            return pb.Query(call=call.to_pb())
+        case BallotQuery() as ballot:
+            return pb.Query(ballot=ballot.to_pb())
         case _:
             return pb.Query(capabilities=pb.CapabilitiesQuery())
 
@@ -206,6 +233,8 @@ def answer_to_pb(body: AnswerBody) -> negotiation_pb2.Answer:
                 commitment=commitment, offset_bytes=offset, total_bytes=total, sealed=sealed
             )
             return pb.Answer(content=content)
+        case BallotAnswer() as said:
+            return pb.Answer(ballot=said.to_pb())
         case RejectBody(reason, sentence):
             return pb.Answer(refused=pb.Reject(reason=reason, sentence=sentence))
 
@@ -292,6 +321,8 @@ _QUERIES: dict[str, Callable[[Any], About]] = {
     "price": _price_query,
     "status": _status_query,
     "content": _content_query,
+    "call": CallQuery.from_pb,
+    "ballot": BallotQuery.from_pb,
 }
 _ANSWERS: dict[str, Callable[[Any], Told]] = {
     "capabilities": _capabilities,
@@ -299,5 +330,6 @@ _ANSWERS: dict[str, Callable[[Any], Told]] = {
     "price": _price,
     "status": _status,
     "content": _content,
+    "ballot": BallotAnswer.from_pb,
     "refused": _refused,
 }

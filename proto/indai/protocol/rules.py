@@ -23,6 +23,7 @@ _THREAD = "Negotiation: threads"
 _PARTY = "Negotiation: parties"
 _HELLO = "Handles and the registry: handshake"
 _LIFE = "Events of a commitment"
+_GROUP = "Negotiation: meetings of several"
 _KINDS = "Negotiation: terms by kind"
 _QUERY = "Negotiation: queries"
 
@@ -384,6 +385,24 @@ _RULES = (
     Rule("LIF-14", "A party has at most 8 requests for one commitment.", _LIFE),
     Rule("LIF-15", "A POST is the payee's word: its own event, or one that grants its request.", _LIFE),
     Rule("LIF-16", "A commitment is superseded by one of its kind, between its own parties.", _LIFE),
+    Rule(
+        "GRP-01",
+        "An offer to several begins a thread of the offerer with each other party, who signs or refuses it.",
+        _GROUP,
+    ),
+    Rule(
+        "GRP-02",
+        "A meeting of several stands when all have signed, and the coordinator alone decides.",
+        _GROUP,
+    ),
+    Rule("GRP-03", "The RECEIPT of a commitment of several carries it with every signature.", _GROUP),
+    Rule(
+        "GRP-04", "What keeps one member from signing releases all, and the owner hears who or what.", _GROUP
+    ),
+    Rule(
+        "GRP-05", "Slots are ranked by what members said, and ties broken by a hash nobody chooses.", _GROUP
+    ),
+    Rule("GRP-06", "What is disclosed to whom in a meeting of several is counted and kept.", _GROUP),
     Rule("LIF-20", "The first party grants at once what the terms let the other do alone.", _LIFE),
     Rule("LIF-21", "A request that the first party leaves unanswered becomes a DISPUTE.", _LIFE),
     Rule("LIF-22", "Each event is a leaf in both ledgers, and a cancelled meeting frees its slot.", _LIFE),

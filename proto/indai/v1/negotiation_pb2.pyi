@@ -21,6 +21,38 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Ordinal:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OrdinalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ordinal.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ORDINAL_UNSPECIFIED: _Ordinal.ValueType  # 0
+    """Never valid."""
+    ORDINAL_YES: _Ordinal.ValueType  # 1
+    """Gladly."""
+    ORDINAL_OK: _Ordinal.ValueType  # 2
+    """It would do."""
+    ORDINAL_AVOID: _Ordinal.ValueType  # 3
+    """Only if there is nothing else."""
+    ORDINAL_NO: _Ordinal.ValueType  # 4
+    """Not at all."""
+
+class Ordinal(_Ordinal, metaclass=_OrdinalEnumTypeWrapper):
+    """How well a time suits. No more than this is told."""
+
+ORDINAL_UNSPECIFIED: Ordinal.ValueType  # 0
+"""Never valid."""
+ORDINAL_YES: Ordinal.ValueType  # 1
+"""Gladly."""
+ORDINAL_OK: Ordinal.ValueType  # 2
+"""It would do."""
+ORDINAL_AVOID: Ordinal.ValueType  # 3
+"""Only if there is nothing else."""
+ORDINAL_NO: Ordinal.ValueType  # 4
+"""Not at all."""
+Global___Ordinal: _TypeAlias = Ordinal  # noqa: Y015
+
 class _EventKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -85,6 +117,7 @@ class Move(_message.Message):
     WITHDRAW_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
+    RELAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def header(self) -> _envelope_pb2.Header:
         """Who, to whom, in answer to what."""
@@ -117,6 +150,10 @@ class Move(_message.Message):
     def answer(self) -> Global___Answer:
         """The answer to one."""
 
+    @_builtins.property
+    def relay(self) -> Global___Relay:
+        """A message that goes to several, byte for byte."""
+
     def __init__(
         self,
         *,
@@ -128,12 +165,13 @@ class Move(_message.Message):
         withdraw: Global___Withdraw | None = ...,
         query: Global___Query | None = ...,
         answer: Global___Answer | None = ...,
+        relay: Global___Relay | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "query", b"query", "reject", b"reject", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "query", b"query", "reject", b"reject", "relay", b"relay", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "query", b"query", "reject", b"reject", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "counter", b"counter", "header", b"header", "hold", b"hold", "propose", b"propose", "query", b"query", "reject", b"reject", "relay", b"relay", "step", b"step", "withdraw", b"withdraw"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_step: _TypeAlias = _typing.Literal["propose", "counter", "hold", "reject", "withdraw", "query", "answer"]  # noqa: Y015
+    _WhichOneofReturnType_step: _TypeAlias = _typing.Literal["propose", "counter", "hold", "reject", "withdraw", "query", "answer", "relay"]  # noqa: Y015
     _WhichOneofArgType_step: _TypeAlias = _typing.Literal["step", b"step"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_step) -> _WhichOneofReturnType_step | None: ...
 
@@ -344,6 +382,8 @@ class Query(_message.Message):
     PRICE_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
+    CALL_FIELD_NUMBER: _builtins.int
+    BALLOT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def capabilities(self) -> Global___CapabilitiesQuery:
         """Which kinds of intent this agent serves."""
@@ -364,6 +404,14 @@ class Query(_message.Message):
     def content(self) -> Global___ContentQuery:
         """The sealed content of what was shared."""
 
+    @_builtins.property
+    def call(self) -> Global___CallQuery:
+        """Times for a meeting of three or more."""
+
+    @_builtins.property
+    def ballot(self) -> Global___BallotQuery:
+        """How well these times would suit."""
+
     def __init__(
         self,
         *,
@@ -372,12 +420,14 @@ class Query(_message.Message):
         price: Global___PriceQuery | None = ...,
         status: Global___StatusQuery | None = ...,
         content: Global___ContentQuery | None = ...,
+        call: Global___CallQuery | None = ...,
+        ballot: Global___BallotQuery | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "ballot", b"ballot", "call", b"call", "capabilities", b"capabilities", "content", b"content", "price", b"price", "status", b"status", "windows", b"windows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "ballot", b"ballot", "call", b"call", "capabilities", b"capabilities", "content", b"content", "price", b"price", "status", b"status", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "windows", "price", "status", "content"]  # noqa: Y015
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "windows", "price", "status", "content", "call", "ballot"]  # noqa: Y015
     _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
 
@@ -395,6 +445,7 @@ class Answer(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    BALLOT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def capabilities(self) -> Global___CapabilitiesAnswer:
         """Kinds."""
@@ -419,6 +470,10 @@ class Answer(_message.Message):
     def refused(self) -> Global___Reject:
         """It is not answered. The reason never tells the rule."""
 
+    @_builtins.property
+    def ballot(self) -> Global___BallotAnswer:
+        """One word for each time."""
+
     def __init__(
         self,
         *,
@@ -428,16 +483,125 @@ class Answer(_message.Message):
         status: Global___StatusAnswer | None = ...,
         content: Global___ContentAnswer | None = ...,
         refused: Global___Reject | None = ...,
+        ballot: Global___BallotAnswer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "refused", b"refused", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "ballot", b"ballot", "capabilities", b"capabilities", "content", b"content", "price", b"price", "refused", b"refused", "status", b"status", "windows", b"windows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "content", b"content", "price", b"price", "refused", b"refused", "status", b"status", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "ballot", b"ballot", "capabilities", b"capabilities", "content", b"content", "price", b"price", "refused", b"refused", "status", b"status", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "windows", "price", "status", "content", "refused"]  # noqa: Y015
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "windows", "price", "status", "content", "refused", "ballot"]  # noqa: Y015
     _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
 
 Global___Answer: _TypeAlias = Answer  # noqa: Y015
+
+@_typing.final
+class CallQuery(_message.Message):
+    """A coordinator asks a member for a few times within these windows; answered by a WindowsAnswer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WISH_FIELD_NUMBER: _builtins.int
+    ATTENDEES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def wish(self) -> _intents_pb2.MeetWish:
+        """Length, title, place, and where to look."""
+
+    @_builtins.property
+    def attendees(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Handles of all who are to meet, the coordinator first; 3 to 20."""
+
+    def __init__(
+        self,
+        *,
+        wish: _intents_pb2.MeetWish | None = ...,
+        attendees: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wish", b"wish"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attendees", b"attendees", "wish", b"wish"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallQuery: _TypeAlias = CallQuery  # noqa: Y015
+
+@_typing.final
+class BallotQuery(_message.Message):
+    """A coordinator asks a member how well each of these times would suit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WISH_FIELD_NUMBER: _builtins.int
+    ATTENDEES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def wish(self) -> _intents_pb2.MeetWish:
+        """Its windows are the times, each exactly as long as the meeting."""
+
+    @_builtins.property
+    def attendees(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Handles of all who are to meet, the coordinator first; 3 to 20."""
+
+    def __init__(
+        self,
+        *,
+        wish: _intents_pb2.MeetWish | None = ...,
+        attendees: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["wish", b"wish"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attendees", b"attendees", "wish", b"wish"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BallotQuery: _TypeAlias = BallotQuery  # noqa: Y015
+
+@_typing.final
+class BallotAnswer(_message.Message):
+    """The answer to a BallotQuery; nothing is held."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDINALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ordinals(self) -> _containers.RepeatedScalarFieldContainer[Global___Ordinal.ValueType]:
+        """One for each time, in the order of the question."""
+
+    def __init__(
+        self,
+        *,
+        ordinals: _abc.Iterable[Global___Ordinal.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ordinals", b"ordinals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BallotAnswer: _TypeAlias = BallotAnswer  # noqa: Y015
+
+@_typing.final
+class Relay(_message.Message):
+    """Carries a message whose own header is addressed to another: the OFFER, RECEIPT, WITHDRAW or event of a commitment of
+    three or more, the same bytes to each of them. Any party may relay to any other.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENVELOPE_FIELD_NUMBER: _builtins.int
+    envelope: _builtins.bytes
+    """Serialised Envelope, exact bytes."""
+    def __init__(
+        self,
+        *,
+        envelope: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope", b"envelope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Relay: _TypeAlias = Relay  # noqa: Y015
 
 @_typing.final
 class CapabilitiesQuery(_message.Message):
@@ -825,6 +989,7 @@ class Receipt(_message.Message):
     LOG_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
     LEAF_TIME_MS_FIELD_NUMBER: _builtins.int
+    COMMITMENT_FIELD_NUMBER: _builtins.int
     mid: _builtins.bytes
     """mid of the commitment."""
     log: _builtins.str
@@ -833,6 +998,8 @@ class Receipt(_message.Message):
     """Index of the COMMIT leaf in it."""
     leaf_time_ms: _builtins.int
     """Time in that leaf, milliseconds since the epoch."""
+    commitment: _builtins.bytes
+    """Of a commitment of three or more: its serialised Envelope with every party's signature; else empty."""
     @_builtins.property
     def header(self) -> _envelope_pb2.Header:
         """in_reply_to is the mid of the commitment."""
@@ -845,10 +1012,11 @@ class Receipt(_message.Message):
         log: _builtins.str = ...,
         index: _builtins.int = ...,
         leaf_time_ms: _builtins.int = ...,
+        commitment: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "index", b"index", "leaf_time_ms", b"leaf_time_ms", "log", b"log", "mid", b"mid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "header", b"header", "index", b"index", "leaf_time_ms", b"leaf_time_ms", "log", b"log", "mid", b"mid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,221 @@
+"""Meetings of several: five in the ordinary case, every algorithm, who prevents it, and many bad days."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from indai.protocol.ballots import Ordinal
+from indai.protocol.errors import ProtocolError
+from indai.protocol.group.algorithms import ALGORITHMS
+from indai.protocol.group.board import Ask, Board, Fail, Said, Settle, elect
+from indai.protocol.kinds.base import Window
+from indai.protocol.messages import EventKind, Message, Move, ReceiptBody
+from indai.protocol.negotiation import apply, open_thread
+from indai.protocol.party_state import OwnerActs, OwnerWithdraws, Phase, Side
+
+from tests.unit.meetings import BEHAVIOURS, LENGTH_MS, MUTATIONS, START_MS, Violation, World, wish
+
+THREAD = b"\x01" * 15 + b"t"
+FIVE = [
+    frozenset(range(8)),
+    frozenset({1, 2, 5}),
+    frozenset({2, 3, 5}),
+    frozenset({0, 2, 5, 7}),
+    frozenset({2, 6}),
+]
+
+
+def coordinator(world: World) -> Side:
+    return world.hosts[0].store.sides[THREAD]
+
+
+@pytest.mark.rule("GRP-02")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_five_agree_on_the_slot_that_all_have(algorithm: str) -> None:
+    world = World(1, FIVE)
+    world.convene(THREAD, wish(*range(8)), algorithm)
+    world.run()
+    slots = {host.store.booked[THREAD] for host in world.hosts}
+    assert slots == {Window(START_MS + 2 * LENGTH_MS, START_MS + 3 * LENGTH_MS)}
+    assert len({host.store.ledger for host in world.hosts}) == 1
+
+
+@pytest.mark.rule("GRP-06")
+def test_five_need_at_most_three_rounds_and_twelve_exchanges_and_it_is_accounted_for() -> None:
+    world = World(1, FIVE)
+    world.convene(THREAD, wish(*range(8)))
+    world.run()
+    group = coordinator(world).group
+    assert group is not None
+    assert group.rounds + 1 <= 3
+    assert sum(each.exchanges for each in group.account()) <= 12
+    said = {move: count for move, count in world.exchanges.items() if move != "EVENT"}
+    # Answers and signatures ride back on what they answer: 12 exchanges, and the news to each of the four.
+    assert said == {"QUERY": 8, "OFFER": 4, "ACCEPT": 4, "RECEIPT": 4}
+    first = group.account()[0]
+    assert (first.handle, first.told_windows, first.told_slots) == ("ind.ai/m1", 8, 6)
+    assert (first.heard_windows, first.heard_ordinals) == (3, 5)
+
+
+@pytest.mark.rule("GRP-04")
+@pytest.mark.parametrize("behaviour", ["no", "silent", "withholds"])
+def test_who_prevents_it_is_named_and_nobody_holds_anything(behaviour: str) -> None:
+    world = World(1, FIVE, ["good", "good", behaviour, "good", "good"])
+    world.convene(THREAD, wish(*range(8)))
+    world.run()
+    side = coordinator(world)
+    assert side.group is not None
+    assert side.group.blocked == ("ind.ai/m2",)
+    assert side.phase in (Phase.REJECTED, Phase.LAPSED)
+    assert "ind.ai/m2" in world.hosts[0].store.told[-1]
+    assert all(not host.store.reserved and not host.store.booked for host in world.hosts)
+
+
+def test_the_one_without_a_common_time_is_named() -> None:
+    world = World(1, [*FIVE[:4], frozenset({6})])
+    world.convene(THREAD, wish(*range(8)))
+    world.run()
+    side = coordinator(world)
+    assert side.reason == "NO_COMMON_SLOT"
+    assert side.group is not None
+    assert side.group.blocked == ("ind.ai/m4",)
+
+
+def test_one_who_asks_the_owner_delays_it_and_no_more() -> None:
+    world = World(3, FIVE, ["good", "asks", "good", "asks", "good"])
+    world.convene(THREAD, wish(*range(8)))
+    world.run()
+    assert all(THREAD in host.store.booked for host in world.hosts)
+
+
+@pytest.mark.parametrize("who", [0, 3])
+def test_whoever_cancels_in_time_calls_it_off_for_all(who: int) -> None:
+    world = World(1, FIVE)
+    world.convene(THREAD, wish(*range(8)))
+    world.calm = True
+    while not all(THREAD in host.store.booked for host in world.hosts):
+        world.turn()
+    world.owner(who, THREAD, OwnerActs(EventKind.CANCEL))
+    world.run(0)
+    assert all(not host.store.booked for host in world.hosts)
+
+
+def test_the_owner_takes_it_back_at_any_step() -> None:
+    for steps in range(0, 40, 3):
+        world = World(5, FIVE)
+        world.convene(THREAD, wish(*range(8)))
+        for _ in range(steps):
+            world.turn()
+        if not coordinator(world).phase.ended:
+            world.owner(0, THREAD, OwnerWithdraws())
+        world.run(0)
+
+
+def _bad_day(seed: int, mutation: str = "", crash_at: int = -1) -> World:
+    dice = random.Random(seed)
+    count = dice.randint(3, 7)
+    free = [frozenset(dice.sample(range(8), dice.randint(5, 8))) for _ in range(count)]
+    kinds = BEHAVIOURS if dice.random() < 0.4 else ("good", "good", "asks", "slow")
+    behaviours = ["good", *(dice.choice(kinds) for _ in range(count - 1))]
+    trouble = 0.0 if crash_at >= 0 else dice.choice((0.0, 0.1, 0.3))
+    world = World(seed, free, behaviours, trouble=trouble, mutation=mutation, crash_at=crash_at)
+    world.convene(THREAD, wish(*range(8)), dice.choice([*ALGORITHMS]))
+    if dice.random() < 0.5:  # a second meeting wants the same hours at the same time
+        world.convene(THREAD[:-1] + b"u", wish(*range(4)), "slots", coordinator=0)
+    world.run(dice.randint(0, 300))
+    return world
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_on_bad_days_all_reach_the_same_outcome_and_nobody_holds_for_ever(first: int) -> None:
+    for seed in range(first, first + 20):
+        _bad_day(seed)
+
+
+def test_a_crash_at_any_one_point_changes_nothing() -> None:
+    for point in range(1, 160, 3):
+        world = World(7, FIVE, crash_at=point)
+        world.convene(THREAD, wish(*range(8)))
+        world.run(0)
+        assert all(THREAD in host.store.booked for host in world.hosts), point
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_broken_guard_is_found(mutation: str) -> None:
+    found = 0
+    for seed in range(60):
+        try:
+            _bad_day(seed, mutation)
+        except Violation:
+            found += 1
+            break
+    assert found, f"nothing noticed {mutation}"
+
+
+ORDINALS = st.lists(st.sampled_from(list(Ordinal)), min_size=4, max_size=4)
+
+
+def board(ballots: list[list[Ordinal]]) -> Board:
+    slots = wish(0, 1, 2, 3).windows
+    said = tuple(
+        Said(Ask(f"M{n}", True, slots), bytes([n]) * 32, ordinals=tuple(words))
+        for n, words in enumerate(ballots, 1)
+    )
+    return Board(THREAD, wish(0, 1, 2, 3), tuple(each.ask.member for each in said), said)
+
+
+@pytest.mark.rule("GRP-05")
+@settings(max_examples=100)
+@given(st.lists(ORDINALS, min_size=2, max_size=6))
+def test_nobody_gets_a_slot_they_refused_and_no_better_one_is_passed_over(
+    ballots: list[list[Ordinal]],
+) -> None:
+    columns = list(zip(*ballots, strict=True))
+    match elect(board(ballots)):
+        case Settle(slot):
+            chosen = columns[(slot.start_ms - START_MS) // LENGTH_MS]
+            assert Ordinal.NO not in chosen
+            best = min((max(column), sum(column)) for column in columns if Ordinal.NO not in column)
+            assert (max(chosen), sum(chosen)) == best
+        case Fail(_, members):
+            assert all(Ordinal.NO in column for column in columns)
+            assert set(members) <= {f"M{n}" for n in range(1, len(ballots) + 1)}
+
+
+@pytest.mark.rule("GRP-05")
+def test_a_tie_depends_on_every_answer_and_not_on_the_order() -> None:
+    even = board([[Ordinal.YES] * 4] * 3)
+    other = Board(even.thread, even.wish, even.members, tuple(reversed(even.said)))
+    assert even.seed == other.seed
+    changed = {Board(bytes([n]) * 16, even.wish, even.members, even.said).seed for n in range(20)}
+    assert len(changed) == 20
+    chosen = {elect(Board(bytes([n]) * 16, even.wish, even.members, even.said)) for n in range(40)}
+    assert len(chosen) == 4
+
+
+@pytest.mark.rule("GRP-01")
+@pytest.mark.rule("GRP-03")
+def test_what_is_no_part_of_a_meeting_of_several_is_refused() -> None:
+    world = World(1, FIVE)
+    world.convene(THREAD, wish(*range(8)))
+    world.run()
+    member = world.hosts[1].store.sides[THREAD].thread
+    assert member is not None
+    offer, accept, receipt = member.messages
+    with pytest.raises(ProtocolError) as caught:
+        open_thread(replace(offer, recipient="M9"))
+    assert caught.value.rule == "GRP-01"
+    opened = open_thread(offer)
+    counter: Message = replace(offer, mid=b"c" * 32, move=Move.COUNTER, parties=(), body=wish(1), sender="M1")
+    with pytest.raises(ProtocolError) as caught:
+        apply(opened, replace(counter, recipient="M0", in_reply_to=offer.mid), START_MS)
+    assert caught.value.rule == "GRP-01"
+    accepted = apply(opened, accept, offer.issued_at_ms)
+    assert isinstance(receipt.body, ReceiptBody)
+    with pytest.raises(ProtocolError) as caught:
+        apply(accepted, replace(receipt, body=replace(receipt.body, commitment=b"")), START_MS)
+    assert caught.value.rule == "GRP-03"
