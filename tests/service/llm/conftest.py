@@ -32,7 +32,7 @@ MEET = pb.ToolSpec(
 )
 # Nothing is slow here but what is made so; tests of slowness say what is too slow.
 LIMITS = "{first_token_ms: 60000, stall_ms: 60000, jitter_ms: [0, 0], hedge_ms: 20, max_retry_after_ms: 50}"
-IMPATIENT = LIMITS.replace("60000", "400")
+IMPATIENT = LIMITS.replace("60000", "1000")
 
 
 def said(text: str) -> pb.ChatMessage:

@@ -69,7 +69,7 @@ async def test_a_first_failure_is_repeated_once_and_a_second_leads_to_the_next_m
     assert len(failing.seen) == 2
 
 
-@each_kind
+@pytest.mark.parametrize("kind", ["anthropic", "openai"])  # the chain's own doing; two clients are enough
 async def test_silence_is_a_fault_and_fewer_tokens_are_asked_for_after_it(
     kind: str, gateway: MakeGateway, upstream: MakeUpstream
 ) -> None:
@@ -77,11 +77,7 @@ async def test_silence_is_a_fault_and_fewer_tokens_are_asked_for_after_it(
     asking = await gateway(configuration(server, limits=IMPATIENT))
     _, done = await asking.answer(max_output_tokens=800)
     assert (done.finish, list(done.problems)) == (pb.FINISH_STOP, ["p1 said nothing for too long."])
-    limits = [
-        seen.body["generationConfig"]["maxOutputTokens"] if kind == "gemini" else seen.body["max_tokens"]
-        for seen in server.seen
-    ]
-    assert limits == [800, 400]
+    assert [seen.body["max_tokens"] for seen in server.seen] == [800, 400]
     await asyncio.wait_for(server.aborted.wait(), 5)
 
 
@@ -270,7 +266,7 @@ async def test_the_deadline_also_ends_a_stream_that_goes_on_too_long(
     gateway: MakeGateway, upstream: MakeUpstream
 ) -> None:
     server = await upstream("openai", Reply(hang_at=3))
-    text, done = await (await gateway(configuration(server))).answer(deadline_ms=1000)
+    text, done = await (await gateway(configuration(server))).answer(deadline_ms=1500)
     assert (text, done.finish) == ("Hello", pb.FINISH_INTERRUPTED)
 
 
