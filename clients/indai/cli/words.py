@@ -37,6 +37,9 @@ LIVES = {
     owner_pb2.COMMITMENT_STATE_CANCELLED: "cancelled",
     owner_pb2.COMMITMENT_STATE_SUPERSEDED: "superseded",
     owner_pb2.COMMITMENT_STATE_EXPIRED: "expired",
+    owner_pb2.COMMITMENT_STATE_PENDING: "pending",
+    owner_pb2.COMMITMENT_STATE_POSTED: "paid",
+    owner_pb2.COMMITMENT_STATE_VOIDED: "voided",
 }
 LIFE_STYLES = {
     "stands": "green",

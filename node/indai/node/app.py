@@ -273,6 +273,7 @@ class _Process:
         self.fenced = role.fenced
         self.addresses["peer"] = role.peer.address
         self._node = role
+        self._routes += role.routes
         if "edge" not in self._settings.roles:
             await self._serve("owner", role.owner_services)
         if plan.neighbours.llm is not None and "openai" in self._settings.listen:

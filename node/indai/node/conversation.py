@@ -208,6 +208,8 @@ class Conversation:
             case Undo(terms):
                 deal = self._deal(terms)
                 self._effects(self._module(terms).undo(deal))
+                if owed := self._module(terms).remains(deal, draft.thread.side.life):
+                    draft.journal("owed", "FEE", owed, deal.mid)
             case Record(mid):
                 self._record(mid)
             case Unbook(terms):
@@ -238,7 +240,8 @@ class Conversation:
         outcome = _OUTCOMES[answer.outcome]
         # What our owner asked for in so many words needs no second asking; a refusal still stands.
         approved = consult.approved or (
-            outcome is Outcome.ASK and self._is_wanted(answer.terms or answer.wish or consult.terms)
+            outcome is Outcome.ASK
+            and (bool(answer.standing) or self._is_wanted(answer.terms or answer.wish or consult.terms))
         )
         if approved and outcome is Outcome.ASK:
             outcome = Outcome.PERMIT
@@ -266,7 +269,9 @@ class Conversation:
 
     def _note(self, answer: Answer, outcome: Outcome, approved: bool) -> None:
         why = answer.decision.words if answer.decision else answer.words or _NO_DECISION
-        if approved:
+        if answer.standing and outcome is not Outcome.REFUSE:
+            why += f" {answer.standing}"
+        elif approved:
             own = self._draft.thread.side.role is Role.INITIATOR
             why += " You asked for it yourself." if own else " You said yes."
         self._draft.journal("decision", outcome.value if answer.decision else answer.reason, why)

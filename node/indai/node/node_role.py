@@ -7,13 +7,14 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
 import structlog
+from aiohttp import web
 from indai.client.fraud import Evidence
 from indai.client.gossip import Gossip
 from indai.client.heads import SplitView
@@ -31,6 +32,7 @@ from indai.node.calendar.dav import open_session
 from indai.node.calendar_changes import CalendarChanges
 from indai.node.calendar_service import CalendarServicer
 from indai.node.clock import DatabaseClock
+from indai.node.commerce import Commerce
 from indai.node.edge_role import Desk
 from indai.node.effects import Effects
 from indai.node.engine import Engine
@@ -53,6 +55,7 @@ from indai.node.peer_heads import PeerHeads
 from indai.node.peer_service import STREAMS, PeerServicer
 from indai.node.policies import Policies
 from indai.node.refusals import Refusals
+from indai.node.secrets import Secrets
 from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
@@ -130,6 +133,7 @@ class NodeRole:
     fenced: asyncio.Event
     owner_of_token: auth.FindOwner
     desk: Desk
+    routes: Sequence[web.RouteDef]
 
 
 @contextlib.asynccontextmanager
@@ -154,7 +158,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         resolver = Resolver(plan.neighbours.registry, plan.network, clock, plan.data / "registry-head")
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
         host = Host(policies, agents, clock, tastes)
-        kinds = by_kind([Meetings(host)])
+        commerce = await Commerce.load(plan.pool, agents)
+        kinds = by_kind([Meetings(host), *commerce.kinds(policies)])
         context = Context(agents, resolver, host, kinds, clock, ledger.origin, store, vault)
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
         refusals = Refusals(store, agents, clock)
@@ -223,6 +228,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         owners = OwnerServicer(
             store, agents, engine, effects, policies, exporter, ledger.origin, clock, kinds
         )
+        secret = Secrets(plan.data, plan.keystore, os.environ)
+        trade, routes = await commerce.serve(stack, store, agents, engine, secret, clock)
         yield NodeRole(
             peer,
             (
@@ -246,6 +253,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     TierServicer(tiers, bindings),
                     operators,
                 ),
+                trade,
                 *_llm_services(plan.neighbours.llm, agents, operators),
                 *_memory(plan.neighbours.memory, agents),
             ),
@@ -257,6 +265,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 _signer_of(agents, resolver, clock),
                 agents.owner_of_token,
             ),
+            routes,
         )
 
 

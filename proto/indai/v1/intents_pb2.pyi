@@ -732,6 +732,7 @@ class BookTerms(_message.Message):
     CANCEL_UNTIL_MS_FIELD_NUMBER: _builtins.int
     FEE_MINOR_FIELD_NUMBER: _builtins.int
     DUE_MS_FIELD_NUMBER: _builtins.int
+    FREE_UNTIL_MS_FIELD_NUMBER: _builtins.int
     item: _builtins.str
     """SKU or id of a resource."""
     title: _builtins.str
@@ -752,6 +753,10 @@ class BookTerms(_message.Message):
     """What the second party owes when it cancels alone, minor units, at most the price."""
     due_ms: _builtins.int
     """When it is provided at the latest, milliseconds since the epoch; 0 with a window means its end."""
+    free_until_ms: _builtins.int
+    """Until when cancelling costs nothing, milliseconds since the epoch, at most cancel_until_ms; 0 means that the fee is
+    owed from the signing on.
+    """
     def __init__(
         self,
         *,
@@ -765,10 +770,11 @@ class BookTerms(_message.Message):
         cancel_until_ms: _builtins.int = ...,
         fee_minor: _builtins.int = ...,
         due_ms: _builtins.int = ...,
+        free_until_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_until_ms", b"cancel_until_ms", "currency", b"currency", "due_ms", b"due_ms", "end_ms", b"end_ms", "fee_minor", b"fee_minor", "item", b"item", "price_minor", b"price_minor", "quantity", b"quantity", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_until_ms", b"cancel_until_ms", "currency", b"currency", "due_ms", b"due_ms", "end_ms", b"end_ms", "fee_minor", b"fee_minor", "free_until_ms", b"free_until_ms", "item", b"item", "price_minor", b"price_minor", "quantity", b"quantity", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

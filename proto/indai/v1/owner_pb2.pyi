@@ -97,6 +97,12 @@ class _CommitmentStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Commi
     """Another one took its place."""
     COMMITMENT_STATE_EXPIRED: _CommitmentState.ValueType  # 6
     """Its time is over, and nobody said that it was kept."""
+    COMMITMENT_STATE_PENDING: _CommitmentState.ValueType  # 7
+    """A payment that has not arrived yet."""
+    COMMITMENT_STATE_POSTED: _CommitmentState.ValueType  # 8
+    """The payee has said that it arrived."""
+    COMMITMENT_STATE_VOIDED: _CommitmentState.ValueType  # 9
+    """Nothing will be paid."""
 
 class CommitmentState(_CommitmentState, metaclass=_CommitmentStateEnumTypeWrapper):
     """Where a commitment is in its life."""
@@ -115,6 +121,12 @@ COMMITMENT_STATE_SUPERSEDED: CommitmentState.ValueType  # 5
 """Another one took its place."""
 COMMITMENT_STATE_EXPIRED: CommitmentState.ValueType  # 6
 """Its time is over, and nobody said that it was kept."""
+COMMITMENT_STATE_PENDING: CommitmentState.ValueType  # 7
+"""A payment that has not arrived yet."""
+COMMITMENT_STATE_POSTED: CommitmentState.ValueType  # 8
+"""The payee has said that it arrived."""
+COMMITMENT_STATE_VOIDED: CommitmentState.ValueType  # 9
+"""Nothing will be paid."""
 Global___CommitmentState: _TypeAlias = CommitmentState  # noqa: Y015
 
 @_typing.final

@@ -42,6 +42,11 @@ def amount(minor: int, currency: str) -> str:
     return f"{_decimal(minor, currency)} {currency}"
 
 
+def minor_digits(currency: str) -> int:
+    """How many decimals the currency has (ISO 4217)."""
+    return _DIGITS.get(currency, 2)
+
+
 def spoken_amount(minor: int, currency: str) -> str:
     """For people: `INR 1,999.50`."""
     whole, _, fraction = _decimal(minor, currency).partition(".")

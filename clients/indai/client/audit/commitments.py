@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from indai.client.audit.facts import Decided, Held, Ledger, Replay, Said, Transcripts
 from indai.client.audit.findings import Findings
 from indai.client.audit.lives import Holder, Lives
+from indai.client.audit.matter import in_words
 from indai.client.audit.registry import KeyHistory
 from indai.client.audit.report import CommitmentVerdict, Place, Severity, Verdict
 from indai.client.audit.signatures import SignatureCheck
@@ -115,7 +115,7 @@ class Judge:
             mid.hex(),
             case.verdict,
             parties,
-            _terms(commitment),
+            in_words(commitment),
             tuple(case.why),
             places,
             history.state.value,
@@ -266,7 +266,7 @@ class Judge:
         self, case: _Case, party: negotiation_pb2.Party, decided: Decided, held: Held | None
     ) -> None:
         others = {other.handle for other in case.commitment.parties} - {party.handle}
-        terms = case.commitment.meet
+        first = case.commitment.parties[0].handle == party.handle
         if decided.replay is Replay.DIFFERENT:
             message = f"The recorded decision of {party.handle} does not follow from its facts."
             self._fault(case, Verdict.INVALID, "", message, decided.place)
@@ -276,8 +276,8 @@ class Judge:
         if not decided.permitted:
             message = f"{party.handle} signed what its policy did not permit."
             self._fault(case, Verdict.INVALID, "permitted", message, decided.place)
-        if decided.peer not in others or (decided.start_ms, decided.end_ms) != (terms.start_ms, terms.end_ms):
-            message = f"{party.handle} decided about another meeting than the one it signed."
+        if decided.peer not in others or not decided.asked.is_about(case.commitment, first=first):
+            message = f"{party.handle} decided about something else than what it signed."
             self._fault(case, Verdict.INVALID, "permitted", message, decided.place)
         if held is not None and (decided.place.index or 0) > (held.place.index or 0):
             message = f"{party.handle} committed before it decided."
@@ -335,13 +335,6 @@ def _of_other(ledger: Ledger, index: int) -> bool:
     deed = (erased.owner, erased.about)
     at = ledger.erasures.get(deed)
     return deed in ledger.held or (at is not None and not ledger.erased[at].is_event)
-
-
-def _terms(commitment: negotiation_pb2.Commitment) -> str:
-    meet = commitment.meet
-    start = datetime.fromtimestamp(meet.start_ms / 1000, UTC)
-    minutes = (meet.end_ms - meet.start_ms) // 60_000
-    return f"{meet.title}, {start:%Y-%m-%d %H:%M} UTC, {minutes} min"
 
 
 def _sentence(words: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
+from indai.client.audit.matter import Asked
 from indai.client.audit.report import Place
 from indai.client.exports import Header
 from indai.protocol.messages import Message, ReceiptBody
@@ -62,8 +63,8 @@ class Replay(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """An owner's decision about one message. `peer`, `start_ms`, `end_ms` are what the policy was asked
-    about.
+    """An owner's decision about one message. `peer` and `asked` (`indai.client.audit.matter`) are what the
+    policy was asked about.
     """
 
     owner: str
@@ -72,8 +73,7 @@ class Decided:
     permitted: bool
     replay: Replay
     peer: str = ""
-    start_ms: int = 0
-    end_ms: int = 0
+    asked: Asked = field(default_factory=Asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ What is shown is that the decision follows from the recorded facts, not that the
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 
 from indai.client.audit.facts import Decided, Replay
 from indai.client.audit.findings import Findings
+from indai.client.audit.matter import asked_about
 from indai.client.audit.report import Place, Severity
 from indai.client.decisions import Evaluation, Layer, Outcome, engine_version, evaluate, policy_hash
 from indai.protocol.errors import IndaiError, Unavailable
@@ -72,7 +72,7 @@ class PolicyReplay:
         approved = outcome is Outcome.ASK and record.approved_by_owner
         permitted = outcome is Outcome.PERMIT or approved
         replay = self._again(record, outcome, place)
-        return Decided(record.owner, record.mid, place, permitted, replay, *_asked_about(decision))
+        return Decided(record.owner, record.mid, place, permitted, replay, *asked_about(decision.request_json))
 
     def _again(self, record: policy_pb2.DecisionRecord, outcome: Outcome, place: Place) -> Replay:
         decision = record.decision
@@ -111,16 +111,6 @@ class PolicyReplay:
     def _different(self, place: Place, record: policy_pb2.DecisionRecord, message: str) -> Replay:
         self._findings.add(Severity.INVALID, "decision", place, message, record.mid)
         return Replay.DIFFERENT
-
-
-def _asked_about(decision: policy_pb2.Decision) -> tuple[str, int, int]:
-    """(peer, start, end) in the request; empty where it says nothing of the kind."""
-    try:
-        request = json.loads(decision.request_json)
-        context = request["context"]
-        return str(request["principal"]["id"]), int(context["start_ms"]), int(context["end_ms"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return "", 0, 0
 
 
 def _words(evaluation: Evaluation) -> str:

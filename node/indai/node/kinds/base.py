@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from indai.node.holdings import Holdings
 from indai.protocol.kinds.base import Kind
+from indai.protocol.lifecycle import History
 from indai.protocol.messages import Message, Terms, Wish
 from indai.protocol.party_state import Side
 from indai.v1 import policy_pb2
@@ -43,7 +44,8 @@ class Answer:
 
     One of `terms` and `wish` is what is to be said, both None for a refusal; `reason` of a refusal goes to
     the peer, `words` to the owner where no decision has any. `limit_minor` is what may be spent on
-    this local day in all, in the currency of the terms: the table refuses a reservation beyond it.
+    this local day in all, in the currency of the terms: the table refuses a reservation beyond it. `standing`
+    says by which standing word of the owner's it is permitted where the policy would ask; else empty.
     """
 
     outcome: int  # policy_pb2.Outcome
@@ -53,6 +55,7 @@ class Answer:
     reason: str = ""
     words: str = ""
     limit_minor: int | None = None
+    standing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,10 @@ class KindModule(ABC):
     def undo(self, deal: Deal) -> Sequence[EffectRow]:
         """What takes that back: cancelled, superseded, voided, expired before it was paid."""
         return ()
+
+    def remains(self, deal: Deal, life: History | None) -> str:
+        """What is still owed after that, by how it came about; a sentence for the owner."""
+        return ""
 
     def check_offer(self, offer: Message) -> None:  # noqa: B027 -- most kinds have nothing to add
         """Refuse terms that only this kind can see to be wrong; raises ProtocolError."""

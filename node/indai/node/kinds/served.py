@@ -11,8 +11,8 @@ from types import MappingProxyType
 from indai.node.kinds.base import KindModule
 from indai.protocol.kinds.table import KINDS
 
-SERVED = ("meet",)
-INTENTS: tuple[str, ...] = tuple(dict.fromkeys(KINDS[name].intent for name in SERVED))
+SERVED = ("meet", "pay", "book")
+INTENTS: tuple[str, ...] = tuple(sorted({KINDS[name].intent for name in SERVED}))
 """As handles' records and HELLOs name them."""
 
 

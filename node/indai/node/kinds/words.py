@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from indai.node.kinds.money import spoken
 from indai.protocol.kinds.ask import AskTerms, AskWish, RequestTerms, RequestWish
 from indai.protocol.kinds.base import Terms, Wish
 from indai.protocol.kinds.book import BookTerms, BookWish
@@ -27,8 +28,8 @@ def moment(at_ms: int, zone: ZoneInfo) -> str:
 
 
 def amount(amount_minor: int, currency: str) -> str:
-    """`50000 INR (minor units)`: exact in every currency, whatever its minor unit is."""
-    return f"{amount_minor} {currency} (minor units)" if amount_minor else "free of charge"
+    """`₹500.00`, exact."""
+    return spoken(amount_minor, currency) if amount_minor else "free of charge"
 
 
 def shown(peer: str, terms: Terms, zone: ZoneInfo, *, gives: bool) -> str:
@@ -158,7 +159,8 @@ def _booking(peer: str, terms: BookTerms, zone: ZoneInfo, *, gives: bool) -> lis
         lines.append(f"  {when(terms.start_ms, terms.end_ms, zone)}")
     lines.append(f"  {amount(terms.price_minor, terms.currency)}")
     if terms.fee_minor:
-        lines.append(f"  cancelling costs {amount(terms.fee_minor, terms.currency)}")
+        free = f" after {moment(terms.free_until_ms, zone)}" if terms.free_until_ms else ""
+        lines.append(f"  cancelling{free} costs {amount(terms.fee_minor, terms.currency)}")
     return lines
 
 

@@ -34,7 +34,7 @@ class BookTerms(Terms):
     """The first party provides `quantity` of `item` in [start_ms, end_ms); goods have neither, and are due.
 
     Amounts are for all of it. `cancel_until_ms` 0: nobody cancels alone; `fee_minor` is what the second party
-    owes if it does. `due_ms` 0: due at the end.
+    owes if it does so after `free_until_ms`. `due_ms` 0: due at the end.
     """
 
     kind: ClassVar[str] = "book"
@@ -49,6 +49,7 @@ class BookTerms(Terms):
     cancel_until_ms: int = 0
     fee_minor: int = 0
     due_ms: int = 0
+    free_until_ms: int = 0
 
     def about(self) -> str:
         """Its title."""
@@ -68,6 +69,12 @@ class BookTerms(Terms):
             raise malformed("BOK-01", "The time for cancelling alone lies after the booking")
         if not 0 <= self.fee_minor <= self.price_minor:
             raise malformed("BOK-01", "The fee for cancelling is at most the price")
+        if not 0 <= self.free_until_ms <= self.cancel_until_ms:
+            raise malformed("BOK-01", "Cancelling is free at most as long as one side may cancel alone")
+
+    def fee_at(self, cancelled_ms: int) -> int:
+        """What the second party owes for cancelling alone at that time, minor units."""
+        return self.fee_minor if self.free_until_ms < cancelled_ms <= self.cancel_until_ms else 0
 
     def gist(self) -> tuple[object, ...]:
         """What, when and for how much."""
@@ -101,6 +108,7 @@ class BookTerms(Terms):
             cancel_until_ms=self.cancel_until_ms,
             fee_minor=self.fee_minor,
             due_ms=self.due_ms,
+            free_until_ms=self.free_until_ms,
         )
 
     @classmethod
@@ -117,6 +125,7 @@ class BookTerms(Terms):
             pb.cancel_until_ms,
             pb.fee_minor,
             pb.due_ms,
+            pb.free_until_ms,
         )
 
 
