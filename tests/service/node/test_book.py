@@ -70,7 +70,7 @@ async def test_of_ten_buyers_of_the_last_one_exactly_one_gets_it(market: Market)
 async def test_what_is_offered_is_held_and_released_when_it_is_declined(market: Market) -> None:
     await market.seller.stocks("rug", 1, price_minor=300_000, currency="INR")
     first, second = await market.buyer(), await market.buyer()
-    limit = {"max_price_minor": 100_000, "currency": "INR"}
+    limit: dict[str, Any] = {"max_price_minor": 100_000, "currency": "INR"}
     cheap = await second.rests(await second.books(market.seller.handle, "rug", **limit))
     assert (cheap.state, cheap.reason) == (REJECTED, "NOT_AVAILABLE")  # not at that price
     asking = await first.rests(await first.books(market.seller.handle, "rug"))

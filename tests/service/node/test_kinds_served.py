@@ -21,7 +21,7 @@ from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
 
 from tests.service.node.scene import Scene
 from tests.service.node.world import Node, now_ms
-from tests.unit.kinds import PAIRS, PAY
+from tests.unit.kinds import PAIRS
 
 DAY = 86_400_000
 
@@ -68,12 +68,14 @@ async def test_a_peer_is_told_in_signed_words_what_is_not_served(scene: Scene) -
     _, model = await scene.ask("Model")
     header = scene.header(model)
     header.in_reply_to, header.thread = b"", header.id
-    propose = negotiation_pb2.Propose(pay=PAY.to_pb())
+    wish = next(wish for wish, _ in PAIRS if wish.kind not in SERVED)
+    propose = negotiation_pb2.Propose()
+    getattr(propose, wish.kind).CopyFrom(wish.to_pb())
     move = negotiation_pb2.Move(header=header, propose=propose)
     result = await scene.say(seal(payload_type("move"), move.SerializeToString(), [scene.eve.key]))
     assert not result.error.reason
     got = await scene.thread(header.thread.hex())
-    assert got.thread.kind == "pay"
+    assert got.thread.kind == wish.kind
     assert [message.move for message in got.messages] == ["PROPOSE", "REJECT"]
     assert got.messages[1].words.startswith("UNSUPPORTED: ")
 

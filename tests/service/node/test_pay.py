@@ -64,12 +64,13 @@ async def test_a_request_is_offered_accepted_and_posted_by_the_providers_word_al
     link = await buyer.commerce.GetPayLink(commerce_pb2.GetPayLinkRequest(thread_id=thread.thread_id))
     assert link.reference == payment_reference(bytes.fromhex(thread.commitment_mid))
     assert link.upi_link.startswith("upi://pay?pa=shop@okbank&")
-    assert f"&tr={link.reference}&" in link.upi_link and "&am=1500.00&cu=INR" in link.upi_link
+    assert f"&tr={link.reference}&" in link.upi_link
+    assert "&am=1500.00&cu=INR" in link.upi_link
 
 
 async def test_a_payer_begins_without_an_address_and_is_told_the_payees(street: Street) -> None:
     buyer = await street.customer()
-    wish = {"direction": 2, "payee": ""}
+    wish: dict[str, Any] = {"direction": 2, "payee": ""}
     thread = await buyer.rests(await buyer.asks_money(street.shop.handle, 50_000, **wish))
     assert thread.state == COMMITTED
     link = await buyer.commerce.GetPayLink(commerce_pb2.GetPayLinkRequest(thread_id=thread.thread_id))

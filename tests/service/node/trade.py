@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
 
 DAY = 86_400_000
-HOOK_SECRET = "webhook secret"  # noqa: S105 - of this test's provider
+HOOK_SECRET = "webhook secret"
 ADDRESS = "upi:shop@okbank"
 
 BUYERS = """\
@@ -82,13 +82,18 @@ class Trader:
 
     async def asks_money(self, peer: str, amount_minor: int, purpose: str = "Lamp", **more: Any) -> str:
         """A request for money."""
-        fields = {"direction": 1, "payee": ADDRESS, "currency": "INR", "due_ms": now_ms() + DAY}
+        fields: dict[str, Any] = {
+            "direction": 1,
+            "payee": ADDRESS,
+            "currency": "INR",
+            "due_ms": now_ms() + DAY,
+        }
         wish = intents_pb2.PayWish(amount_minor=amount_minor, purpose=purpose, **(fields | more))
         return await self.start(peer, wish=negotiation_pb2.Propose(pay=wish))
 
     async def pays(self, peer: str, amount_minor: int, purpose: str = "Lamp", **more: Any) -> str:
         """An offer of money to a known address."""
-        fields = {"payee": ADDRESS, "currency": "INR", "due_ms": now_ms() + DAY}
+        fields: dict[str, Any] = {"payee": ADDRESS, "currency": "INR", "due_ms": now_ms() + DAY}
         terms = intents_pb2.PayTerms(amount_minor=amount_minor, purpose=purpose, **(fields | more))
         return await self.start(peer, pay=terms)
 

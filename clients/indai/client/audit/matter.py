@@ -1,5 +1,5 @@
-"""What a commitment is about, and whether a recorded decision was about the same: each kind of intent states its
-own facts to the policy, and the ones that its terms fix must be theirs.
+"""What a commitment is about, and whether a recorded decision was about the same: each kind of intent states
+its own facts to the policy, and the ones that its terms fix must be theirs.
 """
 
 from __future__ import annotations

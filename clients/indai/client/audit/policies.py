@@ -72,7 +72,9 @@ class PolicyReplay:
         approved = outcome is Outcome.ASK and record.approved_by_owner
         permitted = outcome is Outcome.PERMIT or approved
         replay = self._again(record, outcome, place)
-        return Decided(record.owner, record.mid, place, permitted, replay, *asked_about(decision.request_json))
+        return Decided(
+            record.owner, record.mid, place, permitted, replay, *asked_about(decision.request_json)
+        )
 
     def _again(self, record: policy_pb2.DecisionRecord, outcome: Outcome, place: Place) -> Replay:
         decision = record.decision

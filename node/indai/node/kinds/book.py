@@ -36,11 +36,13 @@ class Bookings(KindModule):
         self._shelf = shelf
 
     async def propose(self, case: Case, wish: Wish) -> Answer:
-        """Whether our owner may ask for it, at the highest price that they name. Where they name none there is
-        nothing to judge yet: the offer's price will be."""
+        """Whether our owner may ask for it, at the highest price that they name. Where they name none there
+        is nothing to judge yet: the offer's price will be."""
         said = _wish(wish)
         if not said.currency:
-            return Answer(policy_pb2.OUTCOME_PERMIT, wish=said, words="No price is named; the offer is judged.")
+            return Answer(
+                policy_pb2.OUTCOME_PERMIT, wish=said, words="No price is named; the offer is judged."
+            )
         first = said.windows[0] if said.windows else None
         start_ms = first.start_ms if first else 0
         end_ms = start_ms + said.duration_minutes * MINUTE_MS
