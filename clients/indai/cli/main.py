@@ -48,6 +48,7 @@ SECTIONS = {
     },
     "Speak with others": {
         "a2a": "indai.cli.a2a:a2a",
+        "mcp": "indai.cli.mcp:mcp",
     },
     "Prove": {
         "receipt": "indai.cli.receipt:receipt",

@@ -1,1 +1,1 @@
-"""The node over the Model Context Protocol: an owner's own assistant drives their agent, by the owner's token."""
+"""The node over the Model Context Protocol: an owner's own assistant drives their agent."""

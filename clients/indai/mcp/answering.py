@@ -1,4 +1,4 @@
-"""Tools that bind or release the owner: each asks the owner at the host first, and does nothing without their yes."""
+"""Tools that bind or release the owner: each asks the owner at the host, and acts on their yes alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _waiting(code: CodeText, ctx: Ctx) -> owner_pb2.Approval:
 def _asked(waiting: owner_pb2.Approval, ctx: Ctx, *, yes: bool) -> Asked:
     verb, handle = ("approve" if yes else "decline"), of(ctx).handle
     return Asked(
-        what=f"{verb.capitalize()} this for {handle}? The lines are rendered from the bytes that would be signed.",
+        what=f"{verb.capitalize()} this for {handle}? It is rendered from the bytes that would be signed.",
         terms=f"{waiting.terms}\nwith {waiting.peer}\n{waiting.why}",
         code=waiting.code,
         command=f"indai {verb} {waiting.code} --as {handle}",
@@ -104,7 +104,11 @@ async def _standing(thread: ThreadText, ctx: Ctx) -> owner_pb2.Thread:
 
 
 def _terms(thread: owner_pb2.Thread) -> str:
-    when = f"{thread.start_time.ToJsonString()} to {thread.end_time.ToJsonString()}\n" if thread.start_time.seconds else ""
+    when = (
+        f"{thread.start_time.ToJsonString()} to {thread.end_time.ToJsonString()}\n"
+        if thread.start_time.seconds
+        else ""
+    )
     return f"{thread.kind} with {thread.peer}: {thread.title}\n{when}commitment {thread.commitment_mid}"
 
 
@@ -130,16 +134,18 @@ async def cancel_commitment(
     ctx: Ctx,
     say: Say = "",
 ) -> ThreadView:
-    """Call off what was agreed in a thread, once the owner has confirmed it at this host. Alone as long as the
-    terms allow; later the other side is asked."""
+    """Call off what was agreed in a thread, once the owner has confirmed it here. Their word is enough
+    as long as the terms allow; later the other side is asked."""
     require(answer, _cancelling(standing, say, ctx))
     request = owner_pb2.CancelCommitmentRequest(thread_id=standing.thread_id, sentence=say)
     return view((await of(ctx).owner.CancelCommitment(request)).thread)
 
 
 def _moving(thread: owner_pb2.Thread, wish: dict[str, Any], ctx: Ctx) -> Asked:
-    what = f"Ask to move this for {of(ctx).handle}? A time within the new stretch is agreed without asking you again."
-    terms = f"{_terms(thread)}\nTo lie between: {wish['start'].ToJsonString()}\nand: {wish['end'].ToJsonString()}"
+    what = f"Ask to move this for {of(ctx).handle}? A time that fits is agreed without asking you again."
+    terms = (
+        f"{_terms(thread)}\nTo lie between: {wish['start'].ToJsonString()}\nand: {wish['end'].ToJsonString()}"
+    )
     command = f'indai reschedule {thread.thread_id} --when "next week" --as {of(ctx).handle}'
     return Asked(what, terms, code_of(what, terms), command)
 

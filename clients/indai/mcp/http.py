@@ -55,7 +55,7 @@ class OwnerToken:
 
 
 def application(session: Session, listen: Listen, token: str, version: str = "") -> Starlette:
-    """The ASGI application, which `token` opens. Raises InvalidInput for a port beyond loopback without TLS."""
+    """The application, which `token` opens. Raises InvalidInput for a port beyond loopback without TLS."""
     address = parse_address(listen.address)
     if not address.is_loopback and not (listen.certificate and listen.key and listen.name):
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Tools that read and change nothing: the memory by scope, the rules, and an offline audit of one's own ledger."""
+"""Tools that only read: the memory by scope, the rules, and an offline audit of one's own ledger."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Audit(Value):
     """The offline audit of the owner's part of the ledger against the registry's log."""
 
     severity: str
-    exit_status: int = Field(description="0 all is well, 1 a rule is broken, 2 damaged, 3 not all could be judged.")
+    exit_status: int = Field(description="0 well, 1 a rule is broken, 2 damaged, 3 not all could be judged.")
     commitments: list[Judged]
     findings: list[str]
 
@@ -236,7 +236,7 @@ async def show_policy(ctx: Ctx) -> RulesInWords:
 async def check_policy(
     yaml: Annotated[str, Field(min_length=1, max_length=65_536, description="Rules as YAML.")], ctx: Ctx
 ) -> RulesInWords:
-    """Read rules and say them in words. Nothing is stored; only the owner sets rules, with indai policy set."""
+    """Read rules and say them in words. Nothing is stored: only the owner sets rules, by indai policy set."""
     return RulesInWords(rules=list(of(ctx).rules.check(yaml)))
 
 

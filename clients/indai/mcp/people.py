@@ -82,9 +82,7 @@ async def find_people(
 async def resolve_handle(handle: HandleText, ctx: Ctx) -> Person:
     """Look a handle up in the registry and verify its whole history."""
     known = await of(ctx).resolver.resolve(handle)
-    return Person(
-        handle=known.handle, subject=known.subject_id.hex(), node=known.state.node, verified=True
-    )
+    return Person(handle=known.handle, subject=known.subject_id, node=known.state.node, verified=True)
 
 
 @told

@@ -1,9 +1,9 @@
 """The owner's own yes, asked for at their host by MCP elicitation.
 
-The question reaches the person through the host's form and never through the model: it shows the exact terms and
-a short code, and the person types that code. On protocol 2026-07-28 the SDK binds the answer to the very question
-that was shown, in sealed state; an answer to another question, or to none, asks again. A host without forms gets
-the command that the owner runs themselves.
+The question reaches the person through the host's form and never through the model: it shows the exact terms
+and a short code, and the person types that code. On protocol 2026-07-28 the SDK binds the answer to the very
+question that was shown, in sealed state; an answer to another question, or to none, asks again. A host
+without forms gets the command that the owner runs themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TypedCode(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the owner is asked: what would be done, the terms, the code, and the command that does it without MCP."""
+    """What the owner is asked: what would be done, its terms, the code, the command that does the same."""
 
     what: str
     terms: str
@@ -55,7 +55,7 @@ def code_of(what: str, terms: str) -> str:
 
 
 def question(asked: Asked, ctx: Ctx) -> Elicit[TypedCode] | NobodyThere:
-    """What the host shows. Lines of the terms are marked, so that a peer's words can't pass for the node's."""
+    """What the host shows. Lines of the terms are marked: a peer's words can't pass for the node's."""
     if not has_forms(ctx):
         return NobodyThere()
     lines = quoted(asked.terms, "").text.splitlines()
@@ -82,8 +82,12 @@ def require(answer: ElicitationResult[TypedCode], asked: Asked) -> None:
     if isinstance(said, TypedCode) and said.code.strip().lower() == asked.code.lower():
         return
     if isinstance(said, NobodyThere):
-        raise ToolError(
-            "This needs the owner's own yes, and this host can't ask them; nothing was done."
-            f" Next: tell the owner to run: {asked.command}"
+        do = (
+            f"tell the owner to run: {asked.command}"
+            if asked.command
+            else "use a host with forms (elicitation)"
         )
-    raise ToolError("The code that was typed is not the one that was shown; nothing was done. Next: try again.")
+        raise ToolError(
+            f"This needs the owner's own yes, and this host can't ask; nothing was done. Next: {do}"
+        )
+    raise ToolError("The code that was typed is not the one shown; nothing was done. Next: try again.")

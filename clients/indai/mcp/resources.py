@@ -8,32 +8,33 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from indai.mcp.following import approval, detail
-from indai.mcp.session import Ctx, of, sentence
+from indai.mcp.session import Ctx, Session, of, sentence
 from indai.mcp.values import view
 from indai.protocol.errors import IndaiError, NotFound, Reason
 from indai.v1 import owner_pb2
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.server.mcpserver.resources import FunctionResource
 
 JSON = "application/json"
 _PAGE = 500
 
 
-async def threads(ctx: Ctx) -> str:
+async def threads(session: Session) -> str:
     """The newest threads."""
-    answer = await of(ctx).owner.ListThreads(owner_pb2.ListThreadsRequest())
+    answer = await session.owner.ListThreads(owner_pb2.ListThreadsRequest())
     return json.dumps([view(one).model_dump() for one in answer.threads], ensure_ascii=False)
 
 
-async def inbox(ctx: Ctx) -> str:
+async def inbox(session: Session) -> str:
     """What waits for the owner."""
-    answer = await of(ctx).owner.ListInbox(owner_pb2.ListInboxRequest())
+    answer = await session.owner.ListInbox(owner_pb2.ListInboxRequest())
     return json.dumps([approval(one).model_dump() for one in answer.approvals], ensure_ascii=False)
 
 
-async def commitments(ctx: Ctx) -> str:
+async def commitments(session: Session) -> str:
     """What was agreed."""
-    answer = await of(ctx).owner.ListCommitments(owner_pb2.ListCommitmentsRequest())
+    answer = await session.owner.ListCommitments(owner_pb2.ListCommitmentsRequest())
     return json.dumps([view(one).model_dump() for one in answer.threads], ensure_ascii=False)
 
 
@@ -90,14 +91,22 @@ async def _read(read: Callable[[], Awaitable[str]]) -> str:
         raise ResourceError(sentence(error)) from None
 
 
-def add_resources(server: MCPServer[Any]) -> None:
+def add_resources(server: MCPServer[Any], session: Session) -> None:
     """Lists and templates."""
+    for name, listing in (("threads", threads), ("inbox", inbox), ("commitments", commitments)):
+        server.add_resource(_listing(name, listing, session))
     for uri, function in (
-        ("indai://threads", threads),
-        ("indai://inbox", inbox),
-        ("indai://commitments", commitments),
         ("indai://thread/{thread}", thread),
         ("indai://commitment/{mid}", commitment),
         ("indai://receipt/{thread}", receipt),
     ):
         server.resource(uri, mime_type=JSON)(function)
+
+
+def _listing(name: str, listing: Callable[[Session], Awaitable[str]], session: Session) -> FunctionResource:
+    async def read() -> str:
+        return await _read(lambda: listing(session))
+
+    return FunctionResource.from_function(
+        read, uri=f"indai://{name}", name=name, description=listing.__doc__, mime_type=JSON
+    )

@@ -50,8 +50,8 @@ class Rules(Protocol):
 class Session:
     """One owner's node, as one assistant may use it.
 
-    `may_start`: new threads need no yes of the owner at the host. `scopes`: all of the memory that may be read,
-    each as `kind` or `kind:id`; empty for whatever the owner sees.
+    `may_start`: new threads need no yes of the owner at the host. `scopes`: all of the memory that may be
+    read, each as `kind` or `kind:id`; empty for whatever the owner sees.
     """
 
     handle: str
