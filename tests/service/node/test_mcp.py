@@ -82,9 +82,9 @@ async def test_every_tool_has_schemas_and_says_honestly_what_it_does(alice: Sess
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_meeting_is_agreed_once_the_owner_has_typed_the_code(alice: Session, mode: str) -> None:
-    person, told = Person(), []
+    person, told = Person(), list[str | None]()
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
         told.append(message)
 
     async with client(make_server(alice), person, mode) as host:
