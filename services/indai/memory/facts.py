@@ -9,7 +9,7 @@ and a fact that was said before what now holds is stored as already ended.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -66,6 +66,12 @@ def digest(fact: Fact) -> bytes:
     return hashlib.sha256(fact.canonical.encode()).digest()
 
 
+def unsaid(found: Sequence[Record], said: Set[tuple[tuple[str, str, bytes], UUID]]) -> list[Record]:
+    """Without what the same turn has said already (`said`: identities with chunks), whether it still holds or
+    not: so that a job can run again."""
+    return [row for row in found if row.source is None or (row.identity, row.source) not in said]
+
+
 def plan(known: Sequence[Record], found: Sequence[Record], contradicts: Contradicts) -> Changes:
     """What to change so that `found` (in the order they were said) is taken in. `known`: the open facts."""
     changes = Changes()
@@ -114,16 +120,17 @@ def _settle(
         if other.since_ms > taken.since_ms:
             taken = replace(taken, ended_ms=other.since_ms)
             continue
-        changes.ended[other.id] = taken.since_ms
+        _end(replace(other, ended_ms=max(taken.since_ms, other.since_ms)), changes)
         del open_facts[identity]
     if taken.ended_ms:
-        _end_at_once(taken, changes)
+        _end(taken, changes)
     return taken
 
 
-def _end_at_once(taken: Record, changes: Changes) -> None:
-    places = [number for number, row in enumerate(changes.added) if row.id == taken.id]
+def _end(row: Record, changes: Changes) -> None:
+    """A row that has ended: one that is added now is added so."""
+    places = [number for number, one in enumerate(changes.added) if one.id == row.id]
     if places:
-        changes.added[places[0]] = taken
+        changes.added[places[0]] = row
     else:
-        changes.ended[taken.id] = taken.ended_ms
+        changes.ended[row.id] = row.ended_ms

@@ -11,7 +11,7 @@ import asyncpg
 from indai.memory import graph
 from indai.memory.access import Scope
 from indai.memory.extraction import contradicts
-from indai.memory.facts import Changes, Record, digest, plan
+from indai.memory.facts import Changes, Record, digest, plan, unsaid
 from indai.memory.interfaces import Fact, Trust
 from indai.memory.times import at, ms, new_uuid
 from indai.protocol.errors import NotFound, Reason
@@ -27,6 +27,10 @@ _OPEN = f"""
     SELECT {_COLUMNS} FROM memory.facts f WHERE f.scope = $1 AND f.valid_to IS NULL
     ORDER BY f.valid_from DESC LIMIT {MAX_OPEN}
 """  # noqa: S608 - constants
+_SAID = """
+    SELECT f.key, f.person, f.digest, m.chunk FROM memory.mentions m
+    JOIN memory.facts f ON f.scope = m.scope AND f.id = m.fact WHERE m.scope = $1 AND m.chunk = ANY ($2)
+"""
 _ADD = """
     INSERT INTO memory.facts (scope, tenant, id, key, value, digest, confidence, pending, language, person,
         origin,
@@ -93,7 +97,10 @@ async def take_in(
         return []
     await connection.execute(_LOCK, f"facts {scope.id}")
     known = await open_facts(connection, scope.id)
-    changes = plan(known, found, contradicts)
+    sources = list({row.source for row in found if row.source is not None})
+    rows_said = await connection.fetch(_SAID, scope.id, sources)
+    said = {((row["key"], row["person"], bytes(row["digest"])), row["chunk"]) for row in rows_said}
+    changes = plan(known, unsaid(found, said), contradicts)
     await _apply(connection, scope, changes, now_ms)
     rows = {row.id: row for row in [*known, *changes.added]}
     shown = [rows[number] for number in changes.touched]

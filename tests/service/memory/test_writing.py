@@ -98,6 +98,16 @@ async def test_a_large_batch_leaves_its_facts_to_a_job_that_can_run_twice(
     assert await room.facts(private(), all_states=True) == before
 
 
+async def test_a_turn_whose_fact_has_ended_does_not_say_it_again_when_its_job_does(room: Room) -> None:
+    await room.remember(private(), *(f"I love {dish}" for dish in DISHES))
+    jobs = await room.pool.fetch("SELECT payload FROM memory.pgqueuer WHERE entrypoint = 'extract'")
+    await room.run_jobs(Task.EXTRACT)
+    before = await room.facts(private(), all_states=True)
+    assert [fact.state for fact in before].count(pb.FACT_STATE_ACTIVE) == 1
+    await room.work.extract(_job(jobs[0]["payload"]))
+    assert await room.facts(private(), all_states=True) == before
+
+
 def _job(payload: bytes) -> Any:
     from indai.memory.queue import Job
 
@@ -134,6 +144,7 @@ async def test_any_text_is_kept_as_it_was_said_and_found_again(room: Room, text:
     assert answer.hits or not any(letter.isalpha() for letter in text)
 
 
+DISHES = ("dosa", "idli", "vada", "upma", "poha", "puri", "pav", "rasam", "kheer")
 WRONG = Reason.INVALID_ARGUMENT
 BAD: list[tuple[str, Any, Reason]] = [
     ("turns[0].text", pb.RememberRequest(turns=[turn("", source="s")]), WRONG),
