@@ -30,6 +30,7 @@ from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
 from indai.node.kinds.base import KindModule
 from indai.node.outbox import Outgoing
+from indai.node.query_desk import QueryDesk
 from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
@@ -81,6 +82,7 @@ class Context:
     ledger: str
     store: Store
     vault: Vault
+    queries: QueryDesk
 
     def new_id(self) -> bytes:
         """A fresh UUIDv7."""

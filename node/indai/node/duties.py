@@ -1,6 +1,8 @@
 """Which obligations of a decision this node meets, for each kind of intent: any other one refuses.
 
     buffer, title_prefix, reveal_windows   when slots are chosen, and in the calendar
+    redact, keep_at_most         what they take out, or shorten, is not shared and not quoted
+    cite_sources                 every answer names its sources
     require_receipt                        a commitment stands with its receipt only, as the protocol has it
     tell_owner                             every decision is in the owner's journal
     tone, language                         for whoever words the messages; typed intents have no prose
@@ -22,8 +24,8 @@ _EVERYWHERE = (
 )  # fmt: skip
 MET: Mapping[str, frozenset[str]] = {
     "meet": frozenset({*_EVERYWHERE, "buffer", "title_prefix", "reveal_windows"}),
-    "share": frozenset(_EVERYWHERE),
-    "ask": frozenset(_EVERYWHERE),
+    "share": frozenset({*_EVERYWHERE, "redact", "keep_at_most"}),
+    "ask": frozenset({*_EVERYWHERE, "redact", "cite_sources"}),
     "pay": frozenset(_EVERYWHERE),
     "book": frozenset(_EVERYWHERE),
 }

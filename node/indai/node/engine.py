@@ -32,7 +32,7 @@ from indai.node.items import Act, Answered, Approval, Deliver, Erasure, Item, St
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.store import Key, Store
 from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused, Unavailable
-from indai.protocol.messages import Terms, Wish
+from indai.protocol.messages import Move, Terms, Wish
 from indai.protocol.party_state import OwnerActs
 
 MAX_BATCH = 64
@@ -76,7 +76,10 @@ class Engine:
 
     async def deliver(self, inbound: Inbound) -> list[bytes]:
         """Take a verified message; the replies that may ride in the response."""
+        if inbound.message.move is Move.QUERY:
+            return await self._context.queries.answer(inbound)
         await self._look(inbound.owner)
+        await self._prepare(inbound)
         result: list[bytes] = await self._submit(
             Deliver(inbound.owner, inbound.message.thread, inbound=inbound)
         )
@@ -183,6 +186,13 @@ class Engine:
         """Bring what is known of the owner's calendars up to date, before and not within a batch: a slow
         server delays its owner's messages and no others."""
         await self._context.agents.get(owner).calendar.refresh()
+
+    async def _prepare(self, inbound: Inbound) -> None:
+        """Let the kind of a wish that is new here look up what a batch must not wait for."""
+        said = inbound.message.body
+        module = self._context.kinds.get(said.kind) if isinstance(said, Wish) else None
+        if module is not None and self.seen(inbound.owner, inbound.message.thread) is None:
+            await module.prepare(inbound.owner, inbound.peer, inbound.message)
 
     async def _submit(self, item: Item) -> Any:
         try:

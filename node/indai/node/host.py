@@ -75,6 +75,17 @@ class Host:
                     return Answer(outcome, chosen[0][1], wish=wish)
         return await self._no_room(owner, peer, wanted, free, reserved, outgoing=True)
 
+    async def times(
+        self, owner: str, peer: str, wish: MeetWish, reserved: Reserved, most: int
+    ) -> tuple[Window, ...]:
+        """A few windows that are free and permitted without asking: what a QUERY may learn."""
+        free, tiers = await self._room(owner, peer, wish, reserved)
+        permitted = tiers[: len(tiers) // 2]  # the tiers of PERMIT come first
+        found = [
+            span for spans in permitted for span in _windows(free, spans, wish.duration_minutes * MINUTE_MS)
+        ]
+        return tuple(Window(one.start_ms, one.end_ms) for one in dict.fromkeys(found))[:most]
+
     async def slot(self, owner: str, peer: str, wish: MeetWish, reserved: Reserved, uid: str) -> Answer:
         """The best slot of a peer's wish that is free here and allowed, or must be asked about."""
         duration = wish.duration_minutes * MINUTE_MS

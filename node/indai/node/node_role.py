@@ -36,6 +36,7 @@ from indai.node.commerce import Commerce
 from indai.node.edge_role import Desk
 from indai.node.effects import Effects
 from indai.node.engine import Engine
+from indai.node.exchange_role import open_exchange
 from indai.node.exporting import Exporter
 from indai.node.handshakes import Handshakes
 from indai.node.host import Host
@@ -54,6 +55,7 @@ from indai.node.owner_service import OwnerServicer
 from indai.node.peer_heads import PeerHeads
 from indai.node.peer_service import STREAMS, PeerServicer
 from indai.node.policies import Policies
+from indai.node.querier import Querier
 from indai.node.refusals import Refusals
 from indai.node.secrets import Secrets
 from indai.node.server import Limits, RpcServer
@@ -159,8 +161,12 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
         host = Host(policies, agents, clock, tastes)
         commerce = await Commerce.load(plan.pool, agents)
-        kinds = by_kind([Meetings(host), *commerce.kinds(policies)])
-        context = Context(agents, resolver, host, kinds, clock, ledger.origin, store, vault)
+        near = plan.neighbours
+        exchange = await open_exchange(
+            plan.pool, plan.keystore, store, agents, host, policies, resolver, clock, near.memory, near.llm
+        )
+        kinds = by_kind([Meetings(host), *exchange.kinds, *commerce.kinds(policies)])
+        context = Context(agents, resolver, host, kinds, clock, ledger.origin, store, vault, exchange.queries)
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
         refusals = Refusals(store, agents, clock)
         stack.push_async_callback(refusals.close)
@@ -218,6 +224,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         changes.start()
         stack.push_async_callback(changes.close)
 
+        querier = Querier(resolver, agents, channels, handshakes, gate, clock)
+        stack.callback(asyncio.create_task(exchange.sweep()).cancel)
+
         operators = auth.operator(_operator_token(plan.data))
         tiers = TierStore(plan.pool)
         bindings = await stack.enter_async_context(Bindings(plan.pool, tiers))
@@ -254,6 +263,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     operators,
                 ),
                 trade,
+                *exchange.services(engine, querier, ledger.origin),
                 *_llm_services(plan.neighbours.llm, agents, operators),
                 *_memory(plan.neighbours.memory, agents),
             ),

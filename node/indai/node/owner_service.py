@@ -74,7 +74,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
     ) -> owner_pb2.StartMeetResponse:
         """Ask a peer's agent for a meeting."""
         owner = caller(context).owner
-        request_id = _uuid(request.request_id)
+        request_id = request_uuid(request.request_id)
         peer = str(Handle.parse(request.peer))
         window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
         wish = MeetWish(request.title, request.duration_minutes, (window,), request.place)
@@ -87,7 +87,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
     ) -> owner_pb2.StartIntentResponse:
         """Begin with a wish of any kind that is served, or with terms that the owner offers."""
         owner = caller(context).owner
-        request_id = _uuid(request.request_id)
+        request_id = request_uuid(request.request_id)
         peer = str(Handle.parse(request.peer))
         said = _intent(request)
         if said.kind not in self._kinds:
@@ -325,7 +325,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
     ) -> owner_pb2.RescheduleCommitmentResponse:
         """A meeting in this one's place, at another time."""
         owner = caller(context).owner
-        request_id = _uuid(request.request_id)
+        request_id = request_uuid(request.request_id)
         if again := await self._store.thread_of_request(owner, request_id):
             return owner_pb2.RescheduleCommitmentResponse(thread=await self._thread(owner, again))
         thread = await self._find(owner, request.thread_id)
@@ -429,7 +429,8 @@ def _is_over(thread: owner_pb2.Thread) -> bool:
     )
 
 
-def _uuid(text: str) -> str:
+def request_uuid(text: str) -> str:
+    """A request id in its one form; raises InvalidInput."""
     try:
         return str(uuid.UUID(text))
     except ValueError:

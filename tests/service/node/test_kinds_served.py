@@ -39,7 +39,7 @@ async def test_what_is_not_served_is_not_begun(scene: Scene) -> None:
         with pytest.raises(IndaiError) as caught:
             await scene.carol.stub.StartIntent(start(scene.eve.handle, wish=propose))
         assert caught.value.reason is Reason.UNSUPPORTED
-    assert INTENTS == ("book", "meet", "pay")
+    assert INTENTS == ("ask", "book", "meet", "pay", "share")
     with pytest.raises(RuntimeError, match="served"):
         by_kind([])
 

@@ -10,14 +10,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from indai.protocol.errors import ProtocolError
+from indai.protocol.kinds.ask import AskTerms, RequestTerms
 from indai.protocol.kinds.base import Terms
 from indai.protocol.kinds.book import BookTerms
 from indai.protocol.kinds.meet import MeetTerms
 from indai.protocol.kinds.pay import PayTerms
+from indai.protocol.kinds.share import ShareTerms
 from indai.protocol.kinds.table import kind_of, read_terms
 from indai.v1 import negotiation_pb2
 
-_NAMES = ("start_ms", "end_ms", "direction", "amount_minor", "currency", "payee", "sku", "quantity")
+_NAMES = (
+    "start_ms", "end_ms", "direction", "amount_minor", "currency", "payee", "sku", "quantity", "item",
+    "purpose", "topic", "is_request", "department",
+)  # fmt: skip
+NO_TOPIC = "general"  # of a question that names none
 NO_CURRENCY = "XXX"  # ISO 4217, for what is free of charge
 
 
@@ -79,6 +85,17 @@ def _fixed(terms: Terms, *, first: bool) -> dict[str, object]:
                 "currency": terms.currency,
                 "payee": terms.payee,
             }
+        case ShareTerms():
+            item = f"profile/{terms.field}" if terms.field else f"document/{terms.document}"
+            return {
+                "item": item if first else f"received/{item}",
+                "purpose": terms.consent.purpose_code,
+            }
+        case AskTerms():
+            return {"topic": terms.topic or NO_TOPIC, "is_request": False}
+        case RequestTerms():
+            filed = {"department": terms.department} if first else {}
+            return {"topic": terms.category, "is_request": True, **filed}
         case BookTerms():
             when = {"start_ms": terms.start_ms, "end_ms": terms.end_ms} if terms.end_ms else {}
             return {

@@ -86,6 +86,10 @@ class KindModule(ABC):
 
     kind: ClassVar[Kind]
 
+    async def prepare(self, owner: str, peer: str, message: Message) -> None:  # noqa: B027 -- most have nothing to
+        """Before the batch that takes a peer's wish: look up what takes longer than policy does. It may
+        happen again, and what it finds may be lost before `choose`; it changes nothing."""
+
     @abstractmethod
     async def propose(self, case: Case, wish: Wish) -> Answer:
         """Whether, and as what, our owner's wish may be proposed: answered by a wish."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from indai.node.kinds.base import KindModule
 from indai.protocol.kinds.table import KINDS
 
-SERVED = ("meet", "pay", "book")
+SERVED = ("meet", "share", "ask", "request", "pay", "book")
 INTENTS: tuple[str, ...] = tuple(sorted({KINDS[name].intent for name in SERVED}))
 """As handles' records and HELLOs name them."""
 

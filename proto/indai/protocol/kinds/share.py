@@ -204,8 +204,7 @@ class ShareTerms(Terms):
         _check_what(self)
         if len(self.content_sha256) != HASH_BYTES:
             raise malformed("SHR-02", f"The hash of the content has {HASH_BYTES} bytes")
-        if len(self.media_type) > MAX_MEDIA_TYPE or not _MEDIA_TYPE.fullmatch(self.media_type):
-            raise malformed("SHR-02", "The content has a media type, as text/plain")
+        check_media_type(self.media_type)
         if not 0 < self.size_bytes <= MAX_CONTENT:
             raise malformed("SHR-02", f"The content has 1 to {MAX_CONTENT} bytes")
 
@@ -246,6 +245,12 @@ class ShareTerms(Terms):
             pb.media_type,
             pb.size_bytes,
         )
+
+
+def check_media_type(text: str) -> None:
+    """A media type as `text/plain`; raises ProtocolError(MALFORMED)."""
+    if len(text) > MAX_MEDIA_TYPE or not _MEDIA_TYPE.fullmatch(text):
+        raise malformed("SHR-02", "The content has a media type, as text/plain")
 
 
 def _check_what(said: ShareWish | ShareTerms) -> None:

@@ -1,0 +1,76 @@
+"""One owner's threads by id, prefix or number, for the services that begin or read them."""
+
+from __future__ import annotations
+
+from indai.node import views
+from indai.node.store import Store
+from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.protocol.handles import Handle
+from indai.protocol.party_state import Side
+from indai.v1 import owner_pb2
+
+_THREAD = """
+SELECT t.*, EXISTS (
+  SELECT FROM node.effects e WHERE e.owner = t.owner AND e.thread = t.thread AND e.done
+) AS in_calendar
+FROM node.threads t WHERE t.owner = $1
+"""
+
+
+class ThreadViews:
+    """Reads `node.threads`; `ledger` is the origin of this node's own ledger."""
+
+    def __init__(self, store: Store, ledger: str) -> None:
+        self._store = store
+        self._ledger = ledger
+
+    async def of(self, owner: str, thread: bytes) -> owner_pb2.Thread:
+        """As the owner reads it."""
+        return views.thread(await self.row(owner, thread), self._ledger)
+
+    async def row(self, owner: str, thread: bytes) -> views.Row:
+        """The row; raises NotFound."""
+        async with self._store.scope(owner) as connection:
+            row: views.Row | None = await connection.fetchrow(_THREAD + "AND t.thread = $2", owner, thread)
+        if row is None:
+            raise _none(thread.hex())
+        return row
+
+    async def find(self, owner: str, text: str, kind: str) -> views.Row:
+        """A thread of this kind by the beginning of its id, or a request's by its number."""
+        name = text.strip()
+        is_hex = 6 <= len(name) <= 32 and not set(name.lower()) - set("0123456789abcdef")
+        # The number of a request ends with the last digits of its thread's id.
+        digits = name.lower() if is_hex else name.rpartition("-")[2].lower()
+        if len(digits) < 6 or set(digits) - set("0123456789abcdef"):
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                "Name it by its number, or by 6 to 32 hexadecimal digits of its thread's id.",
+            )
+        pattern = f"{digits}%" if is_hex else f"%{digits}"
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                _THREAD + "AND t.kind = $3 AND encode(t.thread, 'hex') LIKE $2 LIMIT 2", owner, pattern, kind
+            )
+        if len(rows) > 1:
+            raise InvalidInput(Reason.INVALID_ARGUMENT, f"Several match {name}.", hint="give more digits")
+        if not rows:
+            raise _none(name)
+        found: views.Row = rows[0]
+        return found
+
+
+def side_of(row: views.Row) -> Side:
+    """The stored state of a thread; raises NotFound once it is erased."""
+    if not row["side"]:
+        raise NotFound(Reason.NOT_FOUND, "What this thread said is erased.")
+    return Side.from_json(row["side"])
+
+
+def peer_of(text: str) -> str:
+    """A handle, as it is written everywhere; raises InvalidInput."""
+    return str(Handle.parse(text))
+
+
+def _none(text: str) -> NotFound:
+    return NotFound(Reason.NOT_FOUND, f"There is no such thread: {text}.", hint="indai threads lists yours")

@@ -1,0 +1,54 @@
+"""Sharing between real nodes: what rules allow, under a consent, and nothing beyond it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.kinds.share import Unit
+from indai.v1 import owner_pb2, sharing_pb2
+
+from tests.service.exchange.neighbours import Neighbours, agreed
+
+COMMITTED, REJECTED = owner_pb2.THREAD_STATE_COMMITTED, owner_pb2.THREAD_STATE_REJECTED
+ACTIVE, REVOKED = sharing_pb2.CONSENT_STATUS_ACTIVE, sharing_pb2.CONSENT_STATUS_REVOKED
+
+
+async def test_a_field_is_shared_under_a_consent_that_both_sides_show(
+    near: Neighbours, tmp_path: Path
+) -> None:
+    await near.bob.has(email="bob@example.org", pan="ABCDE1234F")
+    thread = await near.alice.wants("ind.ai/bob", field="email")
+    assert thread.state == COMMITTED, thread.words
+    got = await near.alice.read(thread)
+    assert (got.content, got.from_copy) == (b"bob@example.org", False)
+    assert (await near.alice.read(thread)).from_copy
+    theirs, ours = (await near.alice.consents())[0], (await near.bob.consents())[0]
+    assert theirs.consent_id == ours.consent_id == thread.commitment_mid
+    assert (theirs.given, ours.given, ours.reads, ours.item) == (False, True, 1, "profile/email")
+    assert ours.consent == theirs.consent
+    assert {ours.status, theirs.status} == {ACTIVE}
+    disclosed = await near.bob.sharing.ListDisclosures(
+        sharing_pb2.ListDisclosuresRequest(peer="ind.ai/alice")
+    )
+    assert ("profile/email", 1) in [(one.item, one.times) for one in disclosed.disclosures]
+    report = await near.audited(tmp_path, near.alice, near.bob)
+    assert report.exit_status == 0, report.to_json()["findings"]
+
+
+async def test_what_is_denied_stays(near: Neighbours) -> None:
+    await near.bob.has(pan="ABCDE1234F", city="Pune")
+    assert (await near.alice.wants("ind.ai/bob", field="pan")).state == REJECTED
+    life = agreed(data_life_unit=Unit.YEAR, data_life_value=5)
+    assert (await near.alice.wants("ind.ai/bob", life, field="city")).state == REJECTED
+    assert (await near.alice.wants("ind.ai/bob", field="city")).state == COMMITTED
+
+
+async def test_a_revoked_consent_is_read_no_more(near: Neighbours) -> None:
+    await near.bob.has(city="Pune")
+    thread = await near.alice.wants("ind.ai/bob", field="city")
+    await near.bob.owner.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=thread.thread_id))
+    with pytest.raises(IndaiError) as caught:
+        await near.alice.read(thread)
+    assert caught.value.reason is Reason.POLICY_DENIED
