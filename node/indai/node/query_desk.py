@@ -140,6 +140,8 @@ class QueryDesk:
                 if not self._looks.admits((owner, peer, "price"), now_ms):
                     return _refusal("RATE_LIMITED")
                 return await self._prices(owner, peer, asked)
+            case _:
+                return _refusal("UNSUPPORTED")
 
     async def _agreed(self, owner: str, peer: str, mid: bytes) -> _Agreed | None:
         """The commitment, if it is one of these two and not erased."""
