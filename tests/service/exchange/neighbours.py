@@ -44,6 +44,7 @@ rules:
   - { id: long, deny: share, items: profile/city, retention: { min: 400d } }
   - { id: secrets, deny: share, items: profile/pan }
   - { id: questions, allow: ask, with: friends, request: false }
+  - { id: coffee, allow: meet, with: friends }
   - { id: gossip, deny: ask, with: anyone, topic: gossip }
 """
 OFFICES = """\

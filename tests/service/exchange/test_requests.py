@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from indai.node.kinds.served import SERVED
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import asking_pb2, owner_pb2, sharing_pb2
+from indai.v1 import asking_pb2, intents_pb2, owner_pb2, sharing_pb2
 
-from tests.service.exchange.neighbours import Neighbours
+from tests.service.exchange.neighbours import DAY, Neighbours
+from tests.service.node.world import now_ms
 
 COMMITTED, REJECTED = owner_pb2.THREAD_STATE_COMMITTED, owner_pb2.THREAD_STATE_REJECTED
 DEPARTMENTS = (
@@ -81,6 +83,12 @@ async def test_a_pitch_waits_for_the_owner_whatever_is_permitted(near: Neighbour
     assert "Buy my lamps" in asked.terms
 
 
-async def test_an_agent_tells_what_it_does_and_few_times_to_friends_alone(near: Neighbours) -> None:
+async def test_anybody_learns_what_an_agent_does_and_friends_alone_a_few_times(near: Neighbours) -> None:
     asked = sharing_pb2.QueryPeerRequest(peer="ind.ai/bob", capabilities=True)
-    assert list((await near.alice.sharing.QueryPeer(asked)).kinds) == ["meet", "share", "ask", "request"]
+    assert tuple((await near.mallory.sharing.QueryPeer(asked)).kinds) == SERVED
+    within = intents_pb2.Window(start_ms=now_ms(), end_ms=now_ms() + 14 * DAY)
+    times = sharing_pb2.QueryPeerRequest(peer="ind.ai/bob", within=within, duration_minutes=30)
+    found = (await near.alice.sharing.QueryPeer(times)).windows
+    assert 1 <= len(found) <= 3
+    with pytest.raises(IndaiError, match="POLICY_DENIED"):
+        await near.mallory.sharing.QueryPeer(times)

@@ -8,11 +8,14 @@ import os
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
+from indai.node import batch, owner_service
+from indai.node.conversation import Desk
 from indai.node.kinds.served import INTENTS, SERVED, by_kind
 from indai.protocol.envelope import payload_type, seal
 from indai.protocol.errors import IndaiError, Reason
@@ -21,7 +24,7 @@ from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
 
 from tests.service.node.scene import Scene
 from tests.service.node.world import Node, now_ms
-from tests.unit.kinds import PAIRS
+from tests.unit.kinds import PAIRS, PAY
 
 DAY = 86_400_000
 
@@ -30,15 +33,13 @@ def start(peer: str, **intent: Any) -> owner_pb2.StartIntentRequest:
     return owner_pb2.StartIntentRequest(request_id=str(uuid.uuid4()), peer=peer, **intent)
 
 
-async def test_what_is_not_served_is_not_begun(scene: Scene) -> None:
-    for wish, _ in PAIRS:
-        if wish.kind in SERVED:
-            continue
-        propose = negotiation_pb2.Propose()
-        getattr(propose, wish.kind).CopyFrom(wish.to_pb())
-        with pytest.raises(IndaiError) as caught:
-            await scene.carol.stub.StartIntent(start(scene.eve.handle, wish=propose))
-        assert caught.value.reason is Reason.UNSUPPORTED
+async def test_what_is_not_served_is_not_begun(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = start(scene.eve.handle)
+    monkeypatch.setattr(owner_service, "_intent", lambda request: SimpleNamespace(kind="dance"))
+    with pytest.raises(IndaiError) as caught:
+        await scene.carol.stub.StartIntent(asked)
+    assert caught.value.reason is Reason.UNSUPPORTED
+    assert set(SERVED) == {wish.kind for wish, _ in PAIRS}
     assert INTENTS == ("ask", "book", "meet", "pay", "share")
     with pytest.raises(RuntimeError, match="served"):
         by_kind([])
@@ -64,18 +65,20 @@ async def test_an_intent_out_of_range_is_refused(scene: Scene) -> None:
         assert caught.value.reason is Reason.INVALID_ARGUMENT
 
 
-async def test_a_peer_is_told_in_signed_words_what_is_not_served(scene: Scene) -> None:
+async def test_a_peer_is_told_in_signed_words_what_is_not_served(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a node without any module."""
+    monkeypatch.setattr(batch, "Desk", lambda *desk: Desk(*desk[:3], {}, desk[4]))
     _, model = await scene.ask("Model")
     header = scene.header(model)
     header.in_reply_to, header.thread = b"", header.id
-    wish = next(wish for wish, _ in PAIRS if wish.kind not in SERVED)
-    propose = negotiation_pb2.Propose()
-    getattr(propose, wish.kind).CopyFrom(wish.to_pb())
+    propose = negotiation_pb2.Propose(pay=PAY.to_pb())
     move = negotiation_pb2.Move(header=header, propose=propose)
     result = await scene.say(seal(payload_type("move"), move.SerializeToString(), [scene.eve.key]))
     assert not result.error.reason
     got = await scene.thread(header.thread.hex())
-    assert got.thread.kind == wish.kind
+    assert got.thread.kind == "pay"
     assert [message.move for message in got.messages] == ["PROPOSE", "REJECT"]
     assert got.messages[1].words.startswith("UNSUPPORTED: ")
 
