@@ -69,7 +69,7 @@ async def test_a_peer_is_told_in_signed_words_what_is_not_served(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a node without any module."""
-    monkeypatch.setattr(batch, "Desk", lambda *desk: Desk(*desk[:3], {}, desk[4]))
+    monkeypatch.setattr(batch, "Desk", lambda *desk: Desk(*desk[:3], {}, *desk[4:]))
     _, model = await scene.ask("Model")
     header = scene.header(model)
     header.in_reply_to, header.thread = b"", header.id
