@@ -7,6 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,10 +70,10 @@ async def test_a_peer_is_told_in_signed_words_what_is_not_served(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a node without any module."""
-    monkeypatch.setattr(batch, "Desk", lambda *desk: Desk(*desk[:3], {}, *desk[4:]))
     _, model = await scene.ask("Model")
     header = scene.header(model)
     header.in_reply_to, header.thread = b"", header.id
+    monkeypatch.setattr(batch, "Desk", lambda *desk: replace(Desk(*desk), kinds={}))
     propose = negotiation_pb2.Propose(pay=PAY.to_pb())
     move = negotiation_pb2.Move(header=header, propose=propose)
     result = await scene.say(seal(payload_type("move"), move.SerializeToString(), [scene.eve.key]))
