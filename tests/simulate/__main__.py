@@ -1,6 +1,7 @@
 """`python -m tests.simulate --seeds N --seed S`: that many days from seed S on, until one goes wrong.
 
-A failing seed is printed with the shortest run that fails in the same way; `--mutate NAME` breaks a guard.
+`--nodes` runs the nodes' own code instead of the pure machine. A failing seed is printed with the shortest
+run that fails in the same way; `--mutate NAME` breaks a guard, to see that it is found.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ import argparse
 import sys
 import time
 
-from tests.simulate import runs
-from tests.simulate.host import MUTATIONS
+from tests.simulate import host, nodes, runs
 from tests.simulate.world import STEPS
 
 
@@ -19,19 +19,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulate", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2_000, help="how many (default 2000)")
     parser.add_argument("--seed", type=int, default=0, help="the first (default 0)")
-    parser.add_argument("--mutate", default="", choices=("", *MUTATIONS), help="break this guard")
+    parser.add_argument("--nodes", action="store_true", help="two nodes with all their code")
+    parser.add_argument("--mutate", default="", choices=("", *host.MUTATIONS, *nodes.MUTATIONS))
     asked = parser.parse_args()
     print(f"seeds {asked.seed} to {asked.seed + asked.seeds - 1}")
-    began, steps = time.monotonic(), 0
+    began = time.monotonic()
     for seed in range(asked.seed, asked.seed + asked.seeds):
-        if runs.failure(seed, asked.mutate):
+        if runs.failure(seed, asked.mutate, nodes=asked.nodes):
             print(f"seed {seed} fails; the shortest run that does:")
-            kept = runs.explain(seed, asked.mutate, print)
-            again = f"--seed {seed} --seeds 1" + (f" --mutate {asked.mutate}" if asked.mutate else "")
+            kept = runs.explain(seed, asked.mutate, print, nodes=asked.nodes)
+            again = f"--seed {seed} --seeds 1" + (" --nodes" if asked.nodes else "")
+            again += f" --mutate {asked.mutate}" if asked.mutate else ""
             print(f"{len(kept)} of {STEPS} steps; again: python -m tests.simulate {again}")
             return 1
-        steps += STEPS
-    took = time.monotonic() - began
+    took, steps = time.monotonic() - began, STEPS * asked.seeds
     print(f"{steps} steps in {took:.1f} s, {steps / took:.0f} a second: every invariant holds")
     return 0
 

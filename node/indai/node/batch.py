@@ -22,7 +22,7 @@ from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
 from indai.node.conversation import Cause, Conversation, Desk
 from indai.node.crowd import Crowd
-from indai.node.draft import Draft, ThreadState, intent_of, ledger_rows
+from indai.node.draft import Draft, ThreadState, intent_of, ledger_rows, states_of
 from indai.node.effects import CalendarWrite
 from indai.node.holdings import Holdings
 from indai.node.host import Host
@@ -42,29 +42,17 @@ from indai.protocol.party_state import (
     OwnerStarts,
     OwnerWithdraws,
     Phase,
-    Side,
     Succeeded,
     Tick,
 )
 
 DAY_MS = 86_400_000
 
-COLUMNS = (
-    "owner",
-    "peer",
-    "kind",
-    "outgoing",
-    "title",
-    "mid",
-    "words",
-    "receipt_log",
-    "receipt_index",
-    "ledger_index",
-    "reserved_mid",
-    "title_prefix",
-    "peer_key",
-    "request_id",
-    "created_ms",
+# Sections that give back, and those that have taken what they give back.
+_OPPOSITES = (
+    ("unbook", ("reserve", "consume")),
+    ("release", ("reserve",)),
+    ("free_holds", ("holds", "consume_holds")),
 )
 
 log = structlog.get_logger(__name__)
@@ -135,6 +123,7 @@ class Batch:
         self.crowds: dict[str, Crowd] = {}
         self.sends: list[Outgoing] = []
         self.resends: set[str] = set()  # owners of stored messages that are to be sent once more
+        self.dropped: list[tuple[str, bytes, str]] = []  # (owner, mid, move) that can't be delivered any more
         self.effects: list[CalendarWrite] = []
         self.points: list[str] = []
         self.points_after: list[str] = []
@@ -169,7 +158,8 @@ class Batch:
         threads = [
             (item.owner, item.thread)
             for item in items
-            if (item.owner, item.thread) not in self._known_threads and not _begins(item)
+            if (item.owner, item.thread) not in self._known_threads
+            and not _begins(item, self._context.clock())
         ]
         busy = sorted({item.owner for item in items} - set(self._known_reserved))
         if not threads and not busy:
@@ -286,8 +276,8 @@ class Batch:
     async def _answered(self, item: Answered) -> None:
         """The row leaves the outbox with the peer's answer; each reply stands for itself.
 
-        Only what the reply itself did wrong is final. When it is our own side that can't take it now, the
-        whole item is taken back, and the outbox brings it again.
+        Only what the reply itself did wrong is final. When our own side can't take it now, or it came before
+        what it follows, the whole item is taken back, and the outbox brings it again: it comes no other way.
         """
         before = self._mark()
         draft = self._draft(item.owner, item.thread)
@@ -297,11 +287,15 @@ class Batch:
                 "refused-by-peer", item.reason, f"{item.outgoing.recipient}'s node: {item.sentence}"
             )
             self._refused(draft, item)
+            self._drop_answers(draft, item)
         self._merge(draft)
         for reply in item.replies:
             try:
                 await self._deliver(replace(reply, proven=False))
             except ProtocolError as error:
+                if error.reason is Reason.OUT_OF_ORDER:
+                    self._return_to(before)
+                    raise
                 if error.reason is not Reason.REPLAYED:
                     self._note_refused(item, reply, error)
             except Exception:
@@ -325,6 +319,15 @@ class Batch:
             ended = replace(side, phase=Phase.REJECTED, reason=item.reason)
             draft.state = replace(draft.thread, side=ended)
             draft.set(words=f"{item.outgoing.recipient}'s node refused the message: {item.sentence}")
+
+    def _drop_answers(self, draft: Draft, item: Answered) -> None:
+        """What follows a message of ours that never arrives can't arrive either."""
+        thread = draft.thread.side.thread
+        for message in thread.messages if thread else ():
+            own = message.sender == draft.thread.side.owner and message.move is not Move.ACCEPT
+            if own and message.in_reply_to == item.outgoing.mid:
+                draft.add("acks", mid=message.mid, move=message.move.value)
+                self.dropped.append((draft.owner, message.mid, message.move.value))
 
     async def _start(self, item: Start) -> None:
         own = await self._context.resolver.resolve(item.owner, max_age_ms=MAX_HEAD_AGE_MS)
@@ -416,6 +419,10 @@ class Batch:
         return Draft(owner, state, now, self._size + len(self._entries), reserved.copy())
 
     def _merge(self, draft: Draft) -> None:
+        # A question raised earlier in this batch that this item has made idle is never asked.
+        idle = {(row["owner"], row["thread"]) for row in draft.doc.get("void", ())}
+        asked = self._rows.get("approvals", [])
+        asked[:] = [row for row in asked if (row["owner"], row["thread"]) not in idle]
         for section, rows in draft.doc.items():
             self._rows.setdefault(section, []).extend(rows)
         self._cancel_out()
@@ -462,36 +469,17 @@ class Batch:
 
     def _cancel_out(self) -> None:
         """What is reserved and given back within one batch never reaches the table."""
-        freed = {(row["owner"], row["mid"]) for row in self._rows.get("unbook", ())}
-        for section in ("reserve", "consume") if freed else ():
-            rows = self._rows.get(section, [])
-            self._rows[section] = [row for row in rows if (row["owner"], row["mid"]) not in freed]
-        released = {(row["owner"], row["mid"]) for row in self._rows.get("release", ())}
-        if released:
-            reserve = self._rows.get("reserve", [])
-            self._rows["reserve"] = [row for row in reserve if (row["owner"], row["mid"]) not in released]
-        held = {(row["owner"], row["mid"]) for row in self._rows.get("free_holds", ())}
-        for section in ("holds", "consume_holds") if held else ():
-            rows = self._rows.get(section, [])
-            self._rows[section] = [row for row in rows if (row["owner"], row["mid"]) not in held]
+        for given_back, taken in _OPPOSITES:
+            gone = {(row["owner"], row["mid"]) for row in self._rows.get(given_back, ())}
+            for section in taken if gone else ():
+                rows = self._rows.get(section, [])
+                self._rows[section] = [row for row in rows if (row["owner"], row["mid"]) not in gone]
 
 
-def _begins(item: Item) -> bool:
-    """Whether the item begins a thread, as far as can be told without looking."""
-    if isinstance(item, Start):
-        return True
-    return isinstance(item, Deliver) and not item.inbound.message.in_reply_to and not item.retried
-
-
-def states_of(loaded: Loaded) -> dict[Key, ThreadState]:
-    """The threads that were read, but for those that are erased."""
-    return {
-        key: ThreadState(_columns(row), Side.from_json(row["side"]), commitment)
-        for key, (row, commitment) in loaded.threads.items()
-        if row["erased_ms"] is None
-    }
-
-
-def _columns(row: Row) -> Row:
-    """The columns that are not derived from the pure state."""
-    return {name: row[name] for name in COLUMNS}
+def _begins(item: Item, now_ms: int) -> bool:
+    """Whether the item begins a thread, as far as can be told without looking: what would be refused if it
+    were new (late, or superseding) is looked up, since a known message gets its stored outcome."""
+    if not isinstance(item, Deliver) or item.retried:
+        return isinstance(item, Start)
+    said = item.inbound.message
+    return not said.in_reply_to and not said.supersedes and now_ms <= said.expires_at_ms

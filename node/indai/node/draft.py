@@ -16,12 +16,30 @@ from indai.node.effects import CalendarWrite
 from indai.node.holdings import Holdings
 from indai.node.kinds import words
 from indai.node.outbox import Outgoing
-from indai.node.store import Key, Row, hexed
+from indai.node.store import Key, Loaded, Row, hexed
 from indai.protocol.kinds.meet import MEET
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import Terms, Wish
 from indai.protocol.party import wakes_at
 from indai.protocol.party_state import Side
+
+COLUMNS = (
+    "owner",
+    "peer",
+    "kind",
+    "outgoing",
+    "title",
+    "mid",
+    "words",
+    "receipt_log",
+    "receipt_index",
+    "ledger_index",
+    "reserved_mid",
+    "title_prefix",
+    "peer_key",
+    "request_id",
+    "created_ms",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +78,20 @@ class ThreadState:
         """The columns as they are stored."""
         row = self.view() | {"side": self.side.to_json(), "wake_ms": wakes_at(self.side)}
         return row | {name: hexed(row[name]) for name in ("thread", "mid", "reserved_mid")}
+
+
+def states_of(loaded: Loaded) -> dict[Key, ThreadState]:
+    """The threads that were read, but for those that are erased."""
+    return {
+        key: ThreadState(_columns(row), Side.from_json(row["side"]), commitment)
+        for key, (row, commitment) in loaded.threads.items()
+        if row["erased_ms"] is None
+    }
+
+
+def _columns(row: Row) -> Row:
+    """The columns that are not derived from the pure state."""
+    return {name: row[name] for name in COLUMNS}
 
 
 def intent_of(state: ThreadState) -> str:

@@ -22,9 +22,9 @@ from typing import Any
 import asyncpg
 import structlog
 from indai.node import faults
-from indai.node.batch import Batch, Context, states_of
+from indai.node.batch import Batch, Context
 from indai.node.crowd import Crowd
-from indai.node.draft import ThreadState
+from indai.node.draft import ThreadState, states_of
 from indai.node.effects import Effects
 from indai.node.holdings import Holdings
 from indai.node.inbound import Inbound
@@ -281,6 +281,7 @@ class Engine:
         outbox, effects = self._work()
         for outgoing in batch.sends:
             outbox.send(outgoing)
+        outbox.drop(batch.dropped)
         outbox.recall(batch.resends)
         effects.add(batch.effects)
         for owner, thread in batch.threads:

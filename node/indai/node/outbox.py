@@ -113,6 +113,10 @@ class Outbox:
         self._waiting.add(key)
         self._spawn(self._route(message))
 
+    def drop(self, keys: Iterable[tuple[str, bytes, str]]) -> None:
+        """Try these no further, by (owner, mid, move): what they follow was refused for good."""
+        self._waiting.difference_update(keys)
+
     def recall(self, owners: Iterable[str]) -> None:
         """Take up what is stored for these owners and not under way. Returns at once."""
         self._recall.ask(owners)
@@ -233,7 +237,8 @@ class Outbox:
         key = (message.owner, message.mid, message.move)
         self._postponed[key] = self._postponed.get(key, 2) + 1
         await self._pause(self._postponed[key], message.recipient, error)
-        await self._route(message)
+        if key in self._waiting:
+            await self._route(message)
 
     async def _answer(self, message: Outgoing, replies: list[bytes], reason: str, sentence: str) -> None:
         """Store what came back; the row goes in that same transaction. What can't be stored now is stored
