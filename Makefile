@@ -15,7 +15,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-a2a proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -75,11 +75,14 @@ bench: $(READY)  ## ratios measured in one run; see docs/benchmarks.md
 bench-registry: $(READY)  ## the same for the registry alone, with 200,000 handles
 	@$(BIN)/python -m bench.registry
 
-bench-ledger: $(BENCH_READY)  ## the ledger and its auditor alone (longer: make bench-ledger LEDGER="--sustained 600")
+bench-ledger: $(READY)  ## the ledger and its auditor alone (longer: make bench-ledger LEDGER="--sustained 600")
 	@$(BIN)/python -m bench.commitments $(LEDGER)
 
 bench-memory: $(READY)  ## the memory service: writing and recall at 100,000 chunks in 1,000 scopes
 	@$(BIN)/python -m bench.memory_load
+
+bench-a2a: $(READY)  ## SendMessage on A2A's three bindings beside the published SDK's own server
+	@$(BIN)/python -m bench.a2a
 
 bench-llm: $(READY)  ## what the gateway to language models adds to a call
 	@$(BIN)/python -m bench.llm
