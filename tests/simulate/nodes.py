@@ -113,8 +113,9 @@ class Machine:
         blind = "no-constraints" in world.mutation
         kinds = {name: Trade(kind, lambda: world.random, blind=blind) for name, kind in KINDS.items()}
         clock, store, vault = cast(Any, self.clock), cast(Any, self.store), Vault(b"v" * 32)
+        ledger, nobody_asks = f"{self.name}/ledger/2026", cast(Any, None)
         context = Context(
-            household, registry, cast(Any, _Host()), kinds, clock, f"{self.name}/ledger/2026", store, vault
+            household, registry, cast(Any, _Host()), kinds, clock, ledger, store, vault, queries=nobody_asks
         )
         self.context = context
         self.gate = Gate(registry, household, self.clock, lambda _: None, _no_check)
