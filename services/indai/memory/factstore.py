@@ -12,7 +12,7 @@ from indai.memory import graph
 from indai.memory.access import Scope
 from indai.memory.extraction import contradicts
 from indai.memory.facts import Changes, Record, digest, plan, unsaid
-from indai.memory.interfaces import Fact, Trust
+from indai.memory.interfaces import Fact, Triple, Trust
 from indai.memory.times import at, ms, new_uuid
 from indai.protocol.errors import NotFound, Reason
 from indai.protocol.quoting import quoted
@@ -20,8 +20,8 @@ from indai.protocol.quoting import quoted
 MAX_OPEN = 5_000  # open facts of one scope that are compared with what was found; the newest count
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
-_COLUMNS = """f.id, f.scope, f.key, f.value, f.confidence, f.pending, f.language, f.person, f.origin, f.trust,
-    f.source, f.valid_from, f.valid_to,
+_COLUMNS = """f.id, f.scope, f.key, f.value, f.confidence, f.relation, f.pending, f.language, f.person, f.origin,
+    f.trust, f.source, f.valid_from, f.valid_to,
     ARRAY(SELECT m.chunk FROM memory.mentions m WHERE m.scope = f.scope AND m.fact = f.id) AS mentions"""
 _OPEN = f"""
     SELECT {_COLUMNS} FROM memory.facts f WHERE f.scope = $1 AND f.valid_to IS NULL
@@ -32,18 +32,15 @@ _SAID = """
     JOIN memory.facts f ON f.scope = m.scope AND f.id = m.fact WHERE m.scope = $1 AND m.chunk = ANY ($2)
 """
 _ADD = """
-    INSERT INTO memory.facts (scope, tenant, id, key, value, digest, confidence, pending, language, person,
-        origin,
-        trust, source, valid_from, valid_to, created_at)
-    SELECT $1, $2, t.id, t.key, t.value::jsonb, t.digest, t.confidence, t.pending, t.language, t.person,
-        t.origin,
-        t.trust, t.source, t.valid_from, t.valid_to, $3
-    FROM unnest($4::uuid[], $5::text[], $6::text[], $7::bytea[], $8::real[], $9::boolean[], $10::text[],
-        $11::text[],
-        $12::text[], $13::text[], $14::uuid[], $15::timestamptz[], $16::timestamptz[])
-        AS t (id, key, value, digest, confidence, pending, language, person, origin, trust, source,
-        valid_from,
-            valid_to)
+    INSERT INTO memory.facts (scope, tenant, id, key, value, digest, confidence, relation, pending, language,
+        person, origin, trust, source, valid_from, valid_to, created_at)
+    SELECT $1, $2, t.id, t.key, t.value::jsonb, t.digest, t.confidence, t.relation::jsonb, t.pending,
+        t.language, t.person, t.origin, t.trust, t.source, t.valid_from, t.valid_to, $3
+    FROM unnest($4::uuid[], $5::text[], $6::text[], $7::bytea[], $8::real[], $9::text[], $10::boolean[],
+        $11::text[], $12::text[], $13::text[], $14::text[], $15::uuid[], $16::timestamptz[],
+        $17::timestamptz[])
+        AS t (id, key, value, digest, confidence, relation, pending, language, person, origin, trust, source,
+            valid_from, valid_to)
 """
 _MENTION = """
     INSERT INTO memory.mentions (scope, tenant, fact, chunk)
@@ -101,7 +98,7 @@ async def take_in(
     rows_said = await connection.fetch(_SAID, scope.id, sources)
     said = {((row["key"], row["person"], bytes(row["digest"])), row["chunk"]) for row in rows_said}
     changes = plan(known, unsaid(found, said), contradicts)
-    await _apply(connection, scope, changes, now_ms)
+    await _apply(connection, scope, changes, now_ms, known)
     rows = {row.id: row for row in [*known, *changes.added]}
     shown = [rows[number] for number in changes.touched]
     return [
@@ -148,7 +145,13 @@ async def open_facts(connection: asyncpg.Connection, scope: UUID) -> list[Record
     return [_record(row) for row in await connection.fetch(_OPEN, scope)]
 
 
-async def _apply(connection: asyncpg.Connection, scope: Scope, changes: Changes, now_ms: int) -> None:
+async def _apply(
+    connection: asyncpg.Connection,
+    scope: Scope,
+    changes: Changes,
+    now_ms: int,
+    known: Sequence[Record] = (),
+) -> None:
     if changes.ended:
         ended = list(changes.ended), [at(moment) for moment in changes.ended.values()]
         await connection.execute(_END, scope.id, *ended)
@@ -162,7 +165,9 @@ async def _apply(connection: asyncpg.Connection, scope: Scope, changes: Changes,
         await connection.execute(
             _CONFIRM, scope.id, list(changes.confirmed), list(changes.confirmed.values())
         )
-    edges = [graph.edge_of(row) for row in changes.added if row.fact.relation and not row.pending]
+    holding = [row for row in changes.added if not row.pending or row.id in changes.confirmed]
+    holding += [row for row in known if row.id in changes.confirmed]
+    edges = [graph.edge_of(row) for row in holding if row.fact.relation]
     if edges:
         await graph.add(connection, scope, edges)
 
@@ -178,6 +183,7 @@ async def _add(connection: asyncpg.Connection, scope: Scope, rows: Sequence[Reco
         [row.fact.canonical for row in rows],
         [digest(row.fact) for row in rows],
         [row.fact.confidence for row in rows],
+        [_relation(row.fact) for row in rows],
         [row.pending for row in rows],
         [row.fact.language for row in rows],
         [row.person for row in rows],
@@ -250,7 +256,8 @@ async def page(
 
 
 def _record(row: asyncpg.Record) -> Record:
-    fact = Fact(row["key"], json.loads(row["value"]), row["confidence"], row["language"])
+    triple = Triple(*json.loads(row["relation"])) if row["relation"] else None
+    fact = Fact(row["key"], json.loads(row["value"]), row["confidence"], row["language"], relation=triple)
     return Record(
         row["id"],
         fact,
@@ -263,3 +270,8 @@ def _record(row: asyncpg.Record) -> Record:
         ms(row["valid_to"]),
         frozenset(row["mentions"]),
     )
+
+
+def _relation(fact: Fact) -> str | None:
+    triple = fact.relation
+    return json.dumps([triple.subject, triple.predicate, triple.object]) if triple else None

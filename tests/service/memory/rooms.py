@@ -27,7 +27,8 @@ class Plain:
         love, maybe = turn.text.removeprefix("I love "), turn.text.removeprefix("maybe ")
         if love != turn.text:
             return [Fact("preference.food", love, 0.9, "en", relation=Triple("me", "loves", love))]
-        return [Fact("guess", maybe, 0.4, "en")] if maybe != turn.text else []
+        edge = Triple("me", "guesses", maybe)
+        return [Fact("guess", maybe, 0.4, "en", relation=edge)] if maybe != turn.text else []
 
 
 class Letters:

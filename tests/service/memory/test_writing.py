@@ -70,7 +70,11 @@ async def test_an_unsure_fact_waits_for_a_second_turn_and_not_for_the_same_again
         await room.remember(private(), "maybe blue")
         (waiting,) = await room.facts(private(), state=pb.FACT_STATE_PENDING)
         assert waiting.mentions == 1
+        edges = await room.service.ListRelations(pb.ListRelationsRequest(access=private()), CONTEXT)
+        assert not edges.relations
     await room.remember(private(), "maybe blue", session="another")
+    edges = await room.service.ListRelations(pb.ListRelationsRequest(access=private()), CONTEXT)
+    assert [edge.object for edge in edges.relations] == ["blue"]  # not before
     (holding,) = await room.facts(private())
     assert (holding.mentions, holding.state) == (2, pb.FACT_STATE_ACTIVE)
 

@@ -122,6 +122,8 @@ CREATE TABLE facts (
     -- SHA-256 of the value's canonical text.
     digest bytea NOT NULL CHECK (octet_length(digest) = 32),
     confidence real NOT NULL CHECK (confidence BETWEEN 0 AND 1),
+    -- [subject, predicate, object] of a fact that is an edge, for when it holds.
+    relation jsonb,
     pending boolean NOT NULL DEFAULT false,
     language text NOT NULL DEFAULT '',
     person text NOT NULL DEFAULT '',
@@ -368,6 +370,7 @@ END $$;
 -- Everything that one recall looks at, in one round trip: what shares terms with the question (BM25 with
 -- idf over the searched scopes), what is near it as a vector, and the neighbours of both, each with both
 -- signals. Scopes that don't exist are left out. Small scopes are read exactly; large ones by postings and graph.
+-- One plan serves every call: planning would cost twice what a search of a small scope does.
 CREATE FUNCTION recall(
     p_tenant text, p_scopes uuid[], p_kinds text[], p_terms text[], p_weights real[], p_k1 real, p_b real,
     p_model text, p_vector vector, p_chunk_kinds text[], p_limit integer, p_reach integer
@@ -375,7 +378,7 @@ CREATE FUNCTION recall(
     id uuid, scope uuid, kind text, content text, lexical double precision, similarity double precision,
     speaker text, role text, session text, place integer, said_at timestamptz, importance real, origin text,
     trust text, source_id text, matched text[], scope_kind text, scope_key text
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     opened uuid[] := memory.open_scopes(p_tenant, p_scopes, p_kinds);
