@@ -211,6 +211,30 @@ def test_a_model_is_asked_and_what_it_cost_is_shown(shell: Shell) -> None:
     assert [each["limit_micros"] for each in shell.json("llm", "limits", *alice)["limits"]] == [5_000_000]
 
 
+def test_something_is_booked_and_paid_for(shell: Shell, tmp_path: Path) -> None:
+    rules = BOB + "  - id: trade\n    allow: [pay, book]\n    with: verified\n"
+    (tmp_path / "trade.yaml").write_text(rules)
+    for who in ("ind.ai/alice", "ind.ai/bob"):
+        shell.json("policy", "set", str(tmp_path / "trade.yaml"), "--as", who)
+    shell.json("stock", "set", "lamp", "2", "--price", "1250", "--as", "ind.ai/bob")
+    booked = shell.json("book", "ind.ai/bob", "lamp", "--quantity", "2", "--as", "ind.ai/alice")
+    assert (booked["state"], booked["kind"]) == ("COMMITTED", "book")
+    (item,) = shell.json("stock", "list", "--as", "ind.ai/bob")["items"]
+    assert (item["units"], item["held"]) == (2, 2)
+
+    shell.json("pay", "account", "--address", "upi:bob@okbank", "--as", "ind.ai/bob")
+    agreed = shell.json("pay", "ind.ai/bob", "₹2,500", "--for", "Two lamps", "--as", "ind.ai/alice")
+    assert (agreed["commitment_state"], agreed["amount_minor"]) == ("PENDING", 250_000)
+    code = tmp_path / "bill.svg"
+    link = shell.json("pay", "link", agreed["thread"], "--out", str(code), "--as", "ind.ai/alice")
+    assert f"&tr={link['reference']}&" in link["upi_link"]
+    assert "<svg" in code.read_text()
+    shown = shell.run("pay", "link", agreed["thread"], "--as", "ind.ai/alice").stdout
+    assert "₹2,500.00" in shown
+    mandate = shell.json("mandate", "add", "ind.ai/bob", "500", "--as", "ind.ai/alice")
+    assert shell.json("mandate", "revoke", mandate["mandate_id"][:8], "--as", "ind.ai/alice")["revoke_time"]
+
+
 def test_an_owner_must_say_who_they_are_when_several_live_here(shell: Shell) -> None:
     assert "ind.ai/alice, ind.ai/bob" in shell.json("threads", status=2)["error"]["message"]
 
@@ -224,6 +248,9 @@ def test_private_files_can_be_read_by_nobody_else(shell: Shell) -> None:
 def test_human_output_of_a_live_node_fits_eighty_columns(shell: Shell) -> None:
     for words in (
         ("threads",),
+        ("stock", "list"),
+        ("mandate", "list"),
+        ("pay", "account"),
         ("inbox",),
         ("journal",),
         ("calendar", "show"),

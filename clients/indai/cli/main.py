@@ -25,6 +25,8 @@ SECTIONS = {
     },
     "Deal": {
         "meet": "indai.cli.meet:meet",
+        "pay": "indai.cli.pay:pay",
+        "book": "indai.cli.book:book",
         "threads": "indai.cli.threads:threads",
         "commitments": "indai.cli.commitments:commitments",
         "reschedule": "indai.cli.reschedule:reschedule",
@@ -35,6 +37,8 @@ SECTIONS = {
         "approve": "indai.cli.inbox:approve",
         "decline": "indai.cli.inbox:decline",
         "journal": "indai.cli.journal:journal",
+        "stock": "indai.cli.stock:stock",
+        "mandate": "indai.cli.mandate:mandate",
     },
     "Think": {
         "llm": "indai.cli.llm:llm",

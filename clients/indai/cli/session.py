@@ -19,6 +19,7 @@ from indai.protocol.errors import NotFound, Reason
 from indai.v1 import calendar_pb2
 from indai.v1.a2a_pb2_grpc import A2AKeyServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
+from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 from indai.v1.tiers_pb2_grpc import TierServiceStub
@@ -26,6 +27,7 @@ from indai.v1.tiers_pb2_grpc import TierServiceStub
 if TYPE_CHECKING:
     from indai.v1.a2a_pb2_grpc import A2AKeyServiceAsyncStub
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
+    from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
     from indai.v1.tiers_pb2_grpc import TierServiceAsyncStub
@@ -38,6 +40,7 @@ class Owner:
     handle: str
     stub: OwnerServiceAsyncStub
     calendars: CalendarServiceAsyncStub
+    commerce: CommerceServiceAsyncStub
 
     async def zone(self) -> ZoneInfo:
         """The owner's time zone, as their policy states it."""
@@ -65,7 +68,9 @@ async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
     """The owner's services as the handle `acting`, or the only one that lives here."""
     run, handle = home.running(), home.owner(acting)
     async with await owner_channel(run, home.owner_token(handle)) as channel:
-        yield Owner(handle, OwnerServiceStub(channel), CalendarServiceStub(channel))
+        yield Owner(
+            handle, OwnerServiceStub(channel), CalendarServiceStub(channel), CommerceServiceStub(channel)
+        )
 
 
 @contextlib.asynccontextmanager

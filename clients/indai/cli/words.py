@@ -45,6 +45,9 @@ LIFE_STYLES = {
     "stands": "green",
     "overdue": "yellow",
     "fulfilled": "green",
+    "pending": "yellow",
+    "paid": "green",
+    "voided": "red",
     "cancelled": "red",
     "expired": "red",
 }
