@@ -38,8 +38,9 @@ from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
 def book(home: Home, acting: str, peer: str, sku: str, **said: Any) -> None:
     """Book SKU of PEER's stock.
 
-    An article, or with --for and --when a resource for a time. Units are held for you while the offer stands. Without --max your policy
-    judges whatever price is offered. A booked time stands in your calendar.
+    An article, or with --for and --when a resource for a time. Units are held
+    for you while the offer stands. Without --max your policy judges whatever
+    price is offered. A booked time stands in your calendar.
     """
     Handle.parse(peer)
     if bool(said["duration"]) != bool(said["words"]):
