@@ -26,6 +26,7 @@ from indai.node.kinds.share import Sharing
 from indai.node.offices import Offices
 from indai.node.own_answers import OwnAnswers
 from indai.node.policies import Policies
+from indai.node.public_door import PublicDoor
 from indai.node.querier import Querier
 from indai.node.query_desk import QueryDesk
 from indai.node.quoting_model import QuotingModel
@@ -63,6 +64,7 @@ class Exchange:
     agents: Agents
     resolver: Resolver
     clock: DatabaseClock
+    public_door: PublicDoor
 
     def services(self, engine: Engine, querier: Querier, ledger: str) -> tuple[Service, ...]:
         """At the owner's port."""
@@ -121,4 +123,7 @@ async def open_exchange(
         Requests(policies, offices, known),
     )
     desk = QueryDesk(SERVED, policies, resolver, agents, host, store, contents, stages, known, clock)
-    return Exchange(kinds, desk, belongings, contents, own, offices, stages, store, agents, resolver, clock)
+    public = PublicDoor(policies, slices, clock)
+    return Exchange(
+        kinds, desk, belongings, contents, own, offices, stages, store, agents, resolver, clock, public
+    )

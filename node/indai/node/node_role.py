@@ -270,7 +270,16 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             store.fenced,
             agents.owner_of_token,
             Desk(
-                NodeAgents(agents, gate, engine, store, refusals, clock, plan.handle.partition("/")[0]),
+                NodeAgents(
+                    agents,
+                    gate,
+                    engine,
+                    store,
+                    refusals,
+                    clock,
+                    plan.handle.partition("/")[0],
+                    exchange.public_door.answer,
+                ),
                 lambda: agents,
                 _signer_of(agents, resolver, clock),
                 agents.owner_of_token,

@@ -51,21 +51,36 @@ class Slices:
         redacted: Sequence[str] = (),
     ) -> list[Text]:
         """Texts that may be quoted to `peer`."""
+        access = memory_pb2.Access(tenant=owner, door=memory_pb2.DOOR_AGENT, peer=peer)
+        base = common(peer, now_ms, known, outgoing=False)
+        return await self._read(owner, question, base, access, redacted)
+
+    async def read_public(self, owner: str, question: str, stranger: policy_pb2.Facts) -> list[Text]:
+        """Texts that may be quoted to somebody who proves nobody; `stranger`: what is known of them."""
+        access = memory_pb2.Access(tenant=owner, door=memory_pb2.DOOR_PUBLIC)
+        return await self._read(owner, question, stranger, access, ())
+
+    async def _read(
+        self,
+        owner: str,
+        question: str,
+        base: policy_pb2.Facts,
+        access: memory_pb2.Access,
+        redacted: Sequence[str],
+    ) -> list[Text]:
         things = [*await self._belongings.fields(owner), *await self._belongings.documents(owner)]
-        shown = await self._shown(owner, peer, things, known, now_ms, redacted)
+        shown = await self._shown(owner, things, base, redacted)
         fields = [Text(f"profile: {thing.name}", "", _said(thing)) for thing in shown if _is_field(thing)]
         papers = [thing.item for thing in shown if not _is_field(thing) and _is_text(thing)]
         read = await self._belongings.find_all(owner, papers[:MAX_DOCUMENTS]) if papers else []
         documents = [Text(thing.title, thing.item, _decoded(thing)) for thing in read]
-        return [*fields, *documents, *await self._recalled(owner, peer, question)]
+        return [*fields, *documents, *await self._recalled(owner, access, question)]
 
     async def _shown(
         self,
         owner: str,
-        peer: str,
         things: Sequence[Belonging],
-        known: Acquaintance,
-        now_ms: int,
+        base: policy_pb2.Facts,
         redacted: Sequence[str],
     ) -> list[Belonging]:
         shown: list[Belonging] = []
@@ -73,7 +88,9 @@ class Slices:
             part = things[first : first + MAX_FACTS]
             facts = []
             for thing in part:
-                fact = common(peer, now_ms, known, outgoing=False)
+                fact = policy_pb2.Facts()
+                fact.CopyFrom(base)
+                fact.ClearField("ask")
                 fact.share.item = thing.item
                 fact.share.tags.extend(thing.tags)
                 facts.append(fact)
@@ -86,10 +103,9 @@ class Slices:
                     shown.append(thing)
         return shown
 
-    async def _recalled(self, owner: str, peer: str, question: str) -> list[Text]:
+    async def _recalled(self, owner: str, access: memory_pb2.Access, question: str) -> list[Text]:
         if self._memory is None:
             return []
-        access = memory_pb2.Access(tenant=owner, door=memory_pb2.DOOR_AGENT, peer=peer)
         request = memory_pb2.RecallRequest(
             access=access, query=question, limit=RECALL_LIMIT, budget_tokens=RECALL_TOKENS
         )

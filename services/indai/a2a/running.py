@@ -190,7 +190,9 @@ class Running:
                     self._came.append(event)
                     self._something.set()
         except IndaiError as error:
-            self._came.append(status(pb.TASK_STATE_FAILED, error.message))
+            # What is wrong on our side is no business of a stranger's.
+            log.warning("an agent can't work on a task", task=self.task.id, error=error.message)
+            self._came.append(status(pb.TASK_STATE_FAILED, "This agent can't answer at the moment."))
         except Exception as error:  # whatever an agent does, its task must end
             log.error("an agent failed at a task", task=self.task.id, exc_info=error)
             self._came.append(status(pb.TASK_STATE_FAILED, "Something went wrong inside the agent."))
