@@ -20,8 +20,8 @@ from indai.protocol.quoting import quoted
 MAX_OPEN = 5_000  # open facts of one scope that are compared with what was found; the newest count
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
-_COLUMNS = """f.id, f.scope, f.key, f.value, f.confidence, f.relation, f.pending, f.language, f.person, f.origin,
-    f.trust, f.source, f.valid_from, f.valid_to,
+_COLUMNS = """f.id, f.scope, f.key, f.value, f.confidence, f.relation, f.pending, f.language, f.person,
+    f.origin, f.trust, f.source, f.valid_from, f.valid_to,
     ARRAY(SELECT m.chunk FROM memory.mentions m WHERE m.scope = f.scope AND m.fact = f.id) AS mentions"""
 _OPEN = f"""
     SELECT {_COLUMNS} FROM memory.facts f WHERE f.scope = $1 AND f.valid_to IS NULL

@@ -1,8 +1,8 @@
 """Writes romanised Hindi in Devanagari, which the embedding model has read far more of.
 
 A text counts as romanised Hindi by its small words. Each word becomes the Devanagari word with the same key
-(`indai.memory.translit`) that is most like it and most common (`wordfreq`'s list, Speer 2022); what has none, and
-what is rather an English word, stays as it is. The result is for the model: people would not read it.
+(`indai.memory.translit`) that is most like it and most common (`wordfreq`'s list, Speer 2022); what has none,
+and what is rather an English word, stays as it is. The result is for the model: people would not read it.
 """
 
 from __future__ import annotations
