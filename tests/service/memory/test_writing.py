@@ -300,3 +300,18 @@ async def test_each_hit_says_why_and_the_budget_holds(room: Room) -> None:
     assert 0 < sum(hit.tokens for hit in answer.hits) <= 60
     assert all(hit.why and hit.score > 0 for hit in answer.hits)
     assert abs(sum(one.part for one in answer.hits[0].why) - answer.hits[0].score) < 1e-3
+
+
+async def test_a_commitment_is_one_memory_that_changes_and_goes_when_it_was_erased(room: Room) -> None:
+    async def told(text: str, state: str) -> int:
+        one = pb.CommitmentMemory(mid=bytes(32), peer="ind.ai/bob", text=text, state=state)
+        request = pb.RecordCommitmentsRequest(access=private(), commitments=[one])
+        return (await room.service.RecordCommitments(request, CONTEXT)).changed
+
+    assert [await told("lunch with bob", "committed") for _ in range(2)] == [1, 0]
+    await room.run_jobs(Task.EMBED)
+    assert await told("lunch with bob", "cancelled") == 1
+    (hit,) = (await room.recall(private(), "lunch")).hits
+    assert (hit.text, hit.kind) == ("lunch with bob (cancelled)", pb.MEMORY_KIND_COMMITMENT)
+    assert [await told("", "cancelled") for _ in range(2)] == [1, 0]
+    assert not (await room.recall(private(), "lunch")).hits
