@@ -92,7 +92,7 @@ def table(scores: Scores) -> str:
         "| --- | --- |" + " --- |" * len(languages),
     ]
     for what in sorted(
-        {what for what, _ in scores.wanted}, key=lambda each: ("whole" != each, ":" in each, each)
+        {what for what, _ in scores.wanted}, key=lambda each: (each != "whole", ":" in each, each)
     ):
         shown = " | ".join(
             f"{scores.share(what, each):.2f}" if scores.wanted[what, each] else "-" for each in languages
