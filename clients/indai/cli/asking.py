@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 import click
 import yaml
-from indai.cli.exchange import exchange, show_thread, span_of
+from indai.cli.exchange import rest, show_thread, span_of
 from indai.cli.files import read_text
 from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit, note
+from indai.cli.session import owner_session
 from indai.cli.words import iso, milliseconds, moment, thread_json
 from indai.protocol.errors import InvalidInput, Reason
 from indai.protocol.handles import Handle
@@ -43,14 +44,14 @@ def ask(home: Home, acting: str, peer: str, question: str, topic: str) -> None:
 async def _ask(
     home: Home, acting: str, peer: str, question: str, topic: str
 ) -> tuple[pb.GetAnswerResponse, ZoneInfo]:
-    async with exchange(home, acting) as near:
+    async with owner_session(home, acting) as owner:
         request = pb.AskQuestionRequest(
             request_id=str(uuid.uuid4()), peer=peer, question=question, topic=topic
         )
-        note(f"{near.owner.handle} asks {peer}")
-        thread = await near.rest((await near.asking.AskQuestion(request)).thread)
-        got = await near.asking.GetAnswer(pb.GetAnswerRequest(thread_id=thread.thread_id))
-        return got, await near.owner.zone()
+        note(f"{owner.handle} asks {peer}")
+        thread = await rest(owner, (await owner.asking.AskQuestion(request)).thread)
+        got = await owner.asking.GetAnswer(pb.GetAnswerRequest(thread_id=thread.thread_id))
+        return got, await owner.zone()
 
 
 def _answer_json(answer: pb.GetAnswerResponse) -> dict[str, Any]:
@@ -91,9 +92,9 @@ def answer(home: Home, acting: str, code: str, text: str) -> None:
 async def _answer(
     home: Home, acting: str, request: pb.AnswerQuestionRequest
 ) -> tuple[owner_pb2.Thread, ZoneInfo]:
-    async with exchange(home, acting) as near:
-        thread = await near.rest((await near.asking.AnswerQuestion(request)).thread)
-        return thread, await near.owner.zone()
+    async with owner_session(home, acting) as owner:
+        thread = await rest(owner, (await owner.asking.AnswerQuestion(request)).thread)
+        return thread, await owner.zone()
 
 
 @command("request", 'indai request ind.ai/office "The street light is dark" --category street-lights')
@@ -124,9 +125,9 @@ def request(
 
 
 async def _file(home: Home, acting: str, wanted: pb.FileRequestRequest) -> tuple[owner_pb2.Thread, ZoneInfo]:
-    async with exchange(home, acting) as near:
-        thread = await near.rest((await near.asking.FileRequest(wanted)).thread)
-        return thread, await near.owner.zone()
+    async with owner_session(home, acting) as owner:
+        thread = await rest(owner, (await owner.asking.FileRequest(wanted)).thread)
+        return thread, await owner.zone()
 
 
 def _show_filed(page: Page, thread: owner_pb2.Thread, zone: ZoneInfo) -> None:
@@ -165,13 +166,13 @@ def list_requests(home: Home, acting: str, everything: bool, department: str) ->
 async def _requests(
     home: Home, acting: str, wanted: pb.ListRequestsRequest
 ) -> tuple[list[pb.FiledRequest], ZoneInfo]:
-    async with exchange(home, acting) as near:
+    async with owner_session(home, acting) as owner:
         found: list[pb.FiledRequest] = []
         while True:
-            answer = await near.asking.ListRequests(wanted)
+            answer = await owner.asking.ListRequests(wanted)
             found += answer.requests
             if not answer.next_page_token:
-                return found, await near.owner.zone()
+                return found, await owner.zone()
             wanted.page_token = answer.next_page_token
 
 
@@ -224,9 +225,9 @@ def status(home: Home, acting: str, name: str) -> None:
 
 
 async def _poll(home: Home, acting: str, name: str) -> tuple[pb.FiledRequest, ZoneInfo]:
-    async with exchange(home, acting) as near:
-        polled = await near.asking.PollRequest(pb.PollRequestRequest(request=name))
-        return polled.request, await near.owner.zone()
+    async with owner_session(home, acting) as owner:
+        polled = await owner.asking.PollRequest(pb.PollRequestRequest(request=name))
+        return polled.request, await owner.zone()
 
 
 @command("stage", 'indai requests stage WATER-4FA2B81C07 "A crew is on its way."')
@@ -242,8 +243,8 @@ def stage(home: Home, acting: str, name: str, words: str) -> None:
 async def _stage(
     home: Home, acting: str, wanted: pb.SetRequestStageRequest
 ) -> tuple[pb.FiledRequest, ZoneInfo]:
-    async with exchange(home, acting) as near:
-        return (await near.asking.SetRequestStage(wanted)).request, await near.owner.zone()
+    async with owner_session(home, acting) as owner:
+        return (await owner.asking.SetRequestStage(wanted)).request, await owner.zone()
 
 
 @command("resolve", 'indai requests resolve WATER-4FA2B81C07 --outcome "The tap was mended."')
@@ -259,8 +260,8 @@ def resolve(home: Home, acting: str, name: str, outcome: str) -> None:
 async def _resolve(
     home: Home, acting: str, wanted: pb.ResolveRequestRequest
 ) -> tuple[pb.FiledRequest, ZoneInfo]:
-    async with exchange(home, acting) as near:
-        return (await near.asking.ResolveRequest(wanted)).request, await near.owner.zone()
+    async with owner_session(home, acting) as owner:
+        return (await owner.asking.ResolveRequest(wanted)).request, await owner.zone()
 
 
 @click.command(
@@ -314,12 +315,12 @@ def _show_departments(page: Page, found: Sequence[pb.Department]) -> None:
 
 
 async def _departments(home: Home, acting: str, wanted: list[pb.Department] | None) -> list[pb.Department]:
-    async with exchange(home, acting) as near:
+    async with owner_session(home, acting) as owner:
         if wanted is not None:
             return list(
-                (await near.asking.SetDepartments(pb.SetDepartmentsRequest(departments=wanted))).departments
+                (await owner.asking.SetDepartments(pb.SetDepartmentsRequest(departments=wanted))).departments
             )
-        return list((await near.asking.ListDepartments(pb.ListDepartmentsRequest())).departments)
+        return list((await owner.asking.ListDepartments(pb.ListDepartmentsRequest())).departments)
 
 
 def read_departments(text: str) -> list[pb.Department]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from indai.cli.exchange import exchange
 from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit
+from indai.cli.session import owner_session
 from indai.cli.words import iso, milliseconds
 from indai.v1 import sharing_pb2 as pb
 
@@ -63,8 +63,8 @@ def set_field(home: Home, acting: str, name: str, value: str, tags: Sequence[str
 
 
 async def _set(home: Home, acting: str, request: pb.SetProfileFieldRequest) -> pb.Belonging:
-    async with exchange(home, acting) as near:
-        return (await near.sharing.SetProfileField(request)).field
+    async with owner_session(home, acting) as owner:
+        return (await owner.sharing.SetProfileField(request)).field
 
 
 def _set_field(page: Page, field: pb.Belonging) -> None:
@@ -84,8 +84,8 @@ def show(home: Home, acting: str) -> None:
 
 
 async def _fields(home: Home, acting: str) -> list[pb.Belonging]:
-    async with exchange(home, acting) as near:
-        return list((await near.sharing.ListProfileFields(pb.ListProfileFieldsRequest())).fields)
+    async with owner_session(home, acting) as owner:
+        return list((await owner.sharing.ListProfileFields(pb.ListProfileFieldsRequest())).fields)
 
 
 @command("remove", "indai profile remove phone")
@@ -101,11 +101,11 @@ def remove_field(home: Home, acting: str, name: str) -> None:
 
 
 async def _remove(home: Home, acting: str, name: str, *, is_field: bool) -> None:
-    async with exchange(home, acting) as near:
+    async with owner_session(home, acting) as owner:
         if is_field:
-            await near.sharing.RemoveProfileField(pb.RemoveProfileFieldRequest(name=name))
+            await owner.sharing.RemoveProfileField(pb.RemoveProfileFieldRequest(name=name))
         else:
-            await near.sharing.RemoveSharedDocument(pb.RemoveSharedDocumentRequest(name=name))
+            await owner.sharing.RemoveSharedDocument(pb.RemoveSharedDocumentRequest(name=name))
 
 
 @command("add", "indai document add cv.pdf", "indai document add hours.txt --name hours --tag published")
@@ -135,8 +135,8 @@ def add(
 
 
 async def _add(home: Home, acting: str, request: pb.PutSharedDocumentRequest) -> pb.Belonging:
-    async with exchange(home, acting) as near:
-        return (await near.sharing.PutSharedDocument(request)).document
+    async with owner_session(home, acting) as owner:
+        return (await owner.sharing.PutSharedDocument(request)).document
 
 
 @command("list", "indai document list")
@@ -152,8 +152,8 @@ def list_documents(home: Home, acting: str) -> None:
 
 
 async def _documents(home: Home, acting: str) -> list[pb.Belonging]:
-    async with exchange(home, acting) as near:
-        return list((await near.sharing.ListSharedDocuments(pb.ListSharedDocumentsRequest())).documents)
+    async with owner_session(home, acting) as owner:
+        return list((await owner.sharing.ListSharedDocuments(pb.ListSharedDocumentsRequest())).documents)
 
 
 @command("remove", "indai document remove cv.pdf")

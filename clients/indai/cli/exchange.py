@@ -1,32 +1,18 @@
-"""What the commands of sharing, asking and requests have in common: their session, spans and consents."""
+"""What the commands of sharing, asking and requests have in common: waiting, spans and consents."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import click
-from indai.cli.home import Home
 from indai.cli.meet import follow
 from indai.cli.output import Page
-from indai.cli.session import Owner, now_ms, owner_channel
+from indai.cli.session import Owner, now_ms
 from indai.cli.words import state
 from indai.protocol.kinds.share import Consent, Fetch, Mode, Unit
 from indai.v1 import owner_pb2
-from indai.v1.asking_pb2_grpc import AskingServiceStub
-from indai.v1.calendar_pb2_grpc import CalendarServiceStub
-from indai.v1.owner_pb2_grpc import OwnerServiceStub
-from indai.v1.sharing_pb2_grpc import SharingServiceStub
 
-if TYPE_CHECKING:
-    from indai.v1.asking_pb2_grpc import AskingServiceAsyncStub
-    from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
-
-DAY_MS = 86_400_000
 SLACK_MS = 120_000  # the peer's clock may be behind
 WAIT_S = 60.0
 UNITS = {"h": Unit.HOUR, "d": Unit.DAY, "m": Unit.MONTH, "y": Unit.YEAR}
@@ -34,26 +20,9 @@ _SPAN = re.compile(r"([1-9][0-9]{0,2})([hdmy])")
 _OFTEN = re.compile(r"([1-9][0-9]{0,2})/(hour|day|month|year)")
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One owner's services of sharing and asking."""
-
-    owner: Owner
-    sharing: SharingServiceAsyncStub
-    asking: AskingServiceAsyncStub
-
-    async def rest(self, thread: owner_pb2.Thread, *, wait: bool = True) -> owner_pb2.Thread:
-        """The thread when it rests, or at once."""
-        return await follow(self.owner, thread, WAIT_S) if wait else thread
-
-
-@contextlib.asynccontextmanager
-async def exchange(home: Home, acting: str) -> AsyncIterator[Exchange]:
-    """As the handle `acting`, or the only one that lives here."""
-    running, handle = home.running(), home.owner(acting)
-    async with await owner_channel(running, home.owner_token(handle)) as channel:
-        owner = Owner(handle, OwnerServiceStub(channel), CalendarServiceStub(channel))
-        yield Exchange(owner, SharingServiceStub(channel), AskingServiceStub(channel))
+async def rest(owner: Owner, thread: owner_pb2.Thread) -> owner_pb2.Thread:
+    """The thread when it rests, or after a while."""
+    return await follow(owner, thread, WAIT_S)
 
 
 def consent_of(purpose: str, code: str, span: str, often: str, *, view: bool, life: str = "") -> Consent:

@@ -18,18 +18,22 @@ from indai.client.tls import pinned_channel
 from indai.protocol.errors import NotFound, Reason
 from indai.v1 import calendar_pb2
 from indai.v1.a2a_pb2_grpc import A2AKeyServiceStub
+from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
+from indai.v1.sharing_pb2_grpc import SharingServiceStub
 from indai.v1.tiers_pb2_grpc import TierServiceStub
 
 if TYPE_CHECKING:
     from indai.v1.a2a_pb2_grpc import A2AKeyServiceAsyncStub
+    from indai.v1.asking_pb2_grpc import AskingServiceAsyncStub
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+    from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
     from indai.v1.tiers_pb2_grpc import TierServiceAsyncStub
 
 
@@ -41,6 +45,8 @@ class Owner:
     stub: OwnerServiceAsyncStub
     calendars: CalendarServiceAsyncStub
     commerce: CommerceServiceAsyncStub
+    sharing: SharingServiceAsyncStub
+    asking: AskingServiceAsyncStub
 
     async def zone(self) -> ZoneInfo:
         """The owner's time zone, as their policy states it."""
@@ -69,7 +75,12 @@ async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
     run, handle = home.running(), home.owner(acting)
     async with await owner_channel(run, home.owner_token(handle)) as channel:
         yield Owner(
-            handle, OwnerServiceStub(channel), CalendarServiceStub(channel), CommerceServiceStub(channel)
+            handle,
+            OwnerServiceStub(channel),
+            CalendarServiceStub(channel),
+            CommerceServiceStub(channel),
+            SharingServiceStub(channel),
+            AskingServiceStub(channel),
         )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
-from indai.cli.exchange import Exchange, consent_of, exchange, show_thread
+from indai.cli.exchange import consent_of, rest, show_thread
 from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit, note
+from indai.cli.session import Owner, owner_session
 from indai.cli.words import iso, milliseconds, moment, thread_json
 from indai.protocol.handles import Handle
 from indai.protocol.kinds.share import Consent
@@ -65,9 +66,9 @@ def share(
 
 
 async def _offer(home: Home, acting: str, request: pb.OfferShareRequest) -> tuple[owner_pb2.Thread, ZoneInfo]:
-    async with exchange(home, acting) as near:
-        thread = (await near.sharing.OfferShare(request)).thread
-        return await near.rest(thread), await near.owner.zone()
+    async with owner_session(home, acting) as owner:
+        thread = (await owner.sharing.OfferShare(request)).thread
+        return await rest(owner, thread), await owner.zone()
 
 
 @command("ask-for", 'indai ask-for ind.ai/bob email --purpose "To send the papers" --for 30d')
@@ -113,21 +114,21 @@ def ask_for(
 async def _ask_for(
     home: Home, acting: str, peer: str, what: str, consent: Consent, *, document: bool
 ) -> tuple[owner_pb2.Thread, ZoneInfo, pb.ReadSharedResponse | None]:
-    async with exchange(home, acting) as near:
+    async with owner_session(home, acting) as owner:
         request = pb.AskForShareRequest(request_id=str(uuid.uuid4()), peer=peer, consent=consent.to_pb())
         if document:
             request.document = what
         else:
             request.field = what
-        note(f"{near.owner.handle} asks {peer} for {what}")
-        thread = await near.rest((await near.sharing.AskForShare(request)).thread)
+        note(f"{owner.handle} asks {peer} for {what}")
+        thread = await rest(owner, (await owner.sharing.AskForShare(request)).thread)
         agreed = thread.state == owner_pb2.THREAD_STATE_COMMITTED
-        read = await _read(near, thread.thread_id) if agreed else None
-        return thread, await near.owner.zone(), read
+        read = await _read(owner, thread.thread_id) if agreed else None
+        return thread, await owner.zone(), read
 
 
-async def _read(near: Exchange, thread_id: str) -> pb.ReadSharedResponse:
-    return await near.sharing.ReadShared(pb.ReadSharedRequest(thread_id=thread_id))
+async def _read(owner: Owner, thread_id: str) -> pb.ReadSharedResponse:
+    return await owner.sharing.ReadShared(pb.ReadSharedRequest(thread_id=thread_id))
 
 
 def _content(read: pb.ReadSharedResponse | None, out: str) -> dict[str, Any]:
@@ -184,14 +185,14 @@ def list_consents(home: Home, acting: str) -> None:
 
 
 async def _consents(home: Home, acting: str) -> tuple[list[pb.ConsentArtefact], ZoneInfo]:
-    async with exchange(home, acting) as near:
+    async with owner_session(home, acting) as owner:
         found: list[pb.ConsentArtefact] = []
         request = pb.ListConsentsRequest(page_size=200)
         while True:
-            answer = await near.sharing.ListConsents(request)
+            answer = await owner.sharing.ListConsents(request)
             found += answer.consents
             if not answer.next_page_token:
-                return found, await near.owner.zone()
+                return found, await owner.zone()
             request.page_token = answer.next_page_token
 
 
@@ -253,8 +254,8 @@ def read(home: Home, acting: str, thread: str, out: str) -> None:
 
 
 async def _read_again(home: Home, acting: str, thread: str) -> pb.ReadSharedResponse:
-    async with exchange(home, acting) as near:
-        return await _read(near, thread)
+    async with owner_session(home, acting) as owner:
+        return await _read(owner, thread)
 
 
 @command("revoke", "indai consents revoke 01a2015a4d69")
@@ -271,9 +272,9 @@ def revoke(home: Home, acting: str, thread: str) -> None:
 
 
 async def _revoke(home: Home, acting: str, thread: str) -> owner_pb2.Thread:
-    async with exchange(home, acting) as near:
+    async with owner_session(home, acting) as owner:
         request = owner_pb2.CancelCommitmentRequest(thread_id=thread, reason="REVOKED")
-        return (await near.owner.stub.CancelCommitment(request)).thread
+        return (await owner.stub.CancelCommitment(request)).thread
 
 
 @command("disclosures", "indai disclosures", "indai disclosures ind.ai/bob")
@@ -304,6 +305,6 @@ def _show_disclosures(page: Page, rows: list[tuple[str, str, str, str]]) -> None
 
 
 async def _disclosures(home: Home, acting: str, peer: str) -> tuple[list[pb.Disclosure], ZoneInfo]:
-    async with exchange(home, acting) as near:
-        answer = await near.sharing.ListDisclosures(pb.ListDisclosuresRequest(peer=peer))
-        return list(answer.disclosures), await near.owner.zone()
+    async with owner_session(home, acting) as owner:
+        answer = await owner.sharing.ListDisclosures(pb.ListDisclosuresRequest(peer=peer))
+        return list(answer.disclosures), await owner.zone()
