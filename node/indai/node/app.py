@@ -50,7 +50,7 @@ from indai.node.node_role import CONTENT_KEY, Enrol, Neighbours, NodePlan, NodeR
 from indai.node.owner_llm_service import owner_scope
 from indai.node.roles import ORDER, SCHEMAS, check
 from indai.node.secrets import Secrets
-from indai.node.server import RpcServer, TlsMode, owner_credentials, plaintext_refused
+from indai.node.server import RpcServer, TlsMode, a2a_credentials, owner_credentials, plaintext_refused
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
 from indai.policy.servicer import PolicyService
@@ -365,6 +365,9 @@ class _Process:
         if name == "owner":
             mode = TlsMode(self._settings.tls)
             return owner_credentials(bind, mode, self._identity, self._settings.tls_certificate)
+        if name == "a2a":
+            mode = TlsMode(self._settings.tls)
+            return a2a_credentials(bind, mode, self._identity, self._settings.tls_certificate)
         if parse_address(bind).is_loopback:
             return None
         identity = self._identity if name == "registry" else cell_identity(self._cell_token())

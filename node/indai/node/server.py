@@ -23,7 +23,7 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from indai.client.addresses import Address, parse_address
-from indai.client.tls import NodeIdentity
+from indai.client.tls import NodeIdentity, peer_server_credentials
 from indai.node.service import Service, method_handlers
 from indai.protocol.errors import InvalidInput, Reason, Refused, Unavailable
 
@@ -155,6 +155,22 @@ def owner_credentials(
     if not where.is_loopback:
         raise plaintext_refused(where)
     return None
+
+
+def a2a_credentials(
+    bind: str,
+    mode: TlsMode,
+    identity: NodeIdentity,
+    certificate: tuple[Path, Path] | None = None,
+) -> grpc.ServerCredentials | None:
+    """Credentials for A2A over gRPC; None where plaintext is right (loopback).
+
+    With `certificate` anybody may call; without it TLS is mutual, with the node's own key: gRPC can't ask for
+    a client's certificate without insisting on it.
+    """
+    if certificate is None and (mode is TlsMode.ALWAYS or not parse_address(bind).is_loopback):
+        return peer_server_credentials(identity)
+    return owner_credentials(bind, mode, identity, certificate)
 
 
 def plaintext_refused(where: Address) -> Refused:
