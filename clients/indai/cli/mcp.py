@@ -26,7 +26,11 @@ from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 
 _HERE = "indai.cli.mcp:"
-SECTIONS = {"Commands": {"serve": _HERE + "serve", "config": _HERE + "config"}}
+_EXTERNAL = "indai.cli.mcp_external:"
+SECTIONS = {
+    "Your node, for your assistant": {"serve": _HERE + "serve", "config": _HERE + "config"},
+    "Other servers, for you": {"tools": _EXTERNAL + "tools", "call": _EXTERNAL + "call"},
+}
 _start = click.option(
     "--may-start", is_flag=True, help="New requests need no yes of yours at the host (your rules decide)."
 )
@@ -41,7 +45,7 @@ _memory = click.option(
 
 @click.command("mcp", cls=Group, sections=SECTIONS)
 def mcp() -> None:
-    """Let your own assistant drive your node, over MCP.
+    """Let your own assistant drive your node over MCP, and use other servers.
 
     What binds you is asked of you at the assistant's host, never of the model.
     """

@@ -79,10 +79,10 @@ class Threads(Value):
     next_page: str = Field(description="Give it back as `page` for more; empty at the end.")
 
 
-def quoted(text: str, by: str) -> Quoted:
-    """`text` without control, bidirectional, tag and other invisible characters, and of bounded length."""
-    shown = "".join(one if _visible(one) else "\ufffd" for one in text[:MAX_TEXT])
-    return Quoted(text=shown + ("…" if len(text) > MAX_TEXT else ""), by=by)
+def quoted(text: str, by: str, limit: int = MAX_TEXT) -> Quoted:
+    """`text` without control, bidirectional, tag or other invisible characters, cut to `limit` of them."""
+    shown = "".join(one if _visible(one) else "\ufffd" for one in text[:limit])
+    return Quoted(text=shown + ("…" if len(text) > limit else ""), by=by)
 
 
 def _visible(one: str) -> bool:
