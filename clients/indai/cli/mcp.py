@@ -45,7 +45,7 @@ _memory = click.option(
 
 @click.command("mcp", cls=Group, sections=SECTIONS)
 def mcp() -> None:
-    """Let your own assistant drive your node over MCP, and use other servers.
+    """Let your assistant drive your node over MCP; use other servers.
 
     What binds you is asked of you at the assistant's host, never of the model.
     """
