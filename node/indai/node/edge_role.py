@@ -28,6 +28,7 @@ from indai.protocol.errors import InvalidInput, Reason
 from indai.v1 import a2a_pb2_grpc as ours_pb2_grpc
 
 TOKENS = "a2a-tokens"
+CONFORMANCE = "tck"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ async def edge_role(plan: EdgePlan) -> AsyncIterator[EdgeRole]:
 
     def handles() -> list[str]:
         own = list(plan.desk.handles()) if plan.desk else []
-        return [*own, "tck"] if plan.conformance else own
+        return [*own, CONFORMANCE] if plan.conformance else own
 
     async with (
         TaskStore(plan.pool) as store,
@@ -100,7 +101,7 @@ async def edge_role(plan: EdgePlan) -> AsyncIterator[EdgeRole]:
         http = HttpBinding(servicer, agents, cards, caller_of)
         binding = GrpcBinding(servicer, caller_of)
         yield EdgeRole(
-            (*http.routes(), web.post("/a2a/oauth/token", callers.token)),
+            (web.post("/a2a/oauth/token", callers.token), *http.routes()),
             (Service(a2a_pb2_grpc.add_A2AServiceServicer_to_server, binding),),
             _owner_services(callers, plan.desk),
         )
@@ -134,10 +135,12 @@ def _owner_services(callers: Callers, desk: Desk | None) -> tuple[Service, ...]:
     return (Service(add, A2AKeyServicer(callers), auth.owners(desk.owner_of_token)),)
 
 
-def _security(places: Callable[[], Places]) -> Callable[[], dict[str, pb.SecurityScheme]]:
+def _security(places: Callable[[], Places]) -> Callable[[Agent], dict[str, pb.SecurityScheme]]:
     """Ways to be somebody. None is required: a stranger stands at the public door."""
 
-    def schemes() -> dict[str, pb.SecurityScheme]:
+    def schemes(agent: Agent) -> dict[str, pb.SecurityScheme]:
+        if agent.handle == CONFORMANCE:
+            return {}  # nobody is asked there
         token_url = f"{places().http}/a2a/oauth/token"
         flows = pb.OAuthFlows(client_credentials=pb.ClientCredentialsOAuthFlow(token_url=token_url))
         return {

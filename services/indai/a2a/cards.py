@@ -48,7 +48,7 @@ class CardIssuer:
     def __init__(
         self,
         places: Callable[[], Places],
-        security: Callable[[], dict[str, pb.SecurityScheme]],
+        security: Callable[[Agent], dict[str, pb.SecurityScheme]],
         signer_of: SignerOf | None = None,
     ) -> None:
         self._places, self._security, self._signer_of = places, security, signer_of
@@ -74,7 +74,7 @@ class CardIssuer:
                 card.supported_interfaces.add(
                     url=url, protocol_binding=binding, protocol_version=VERSION, tenant=tenant
                 )
-        for name, scheme in self._security().items():
+        for name, scheme in self._security(agent).items():
             card.security_schemes[name].CopyFrom(scheme)
         signer = await self._signer_of(agent.handle) if self._signer_of else None
         return signed(card, signer) if signer else card

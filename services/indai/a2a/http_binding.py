@@ -93,6 +93,7 @@ class HttpBinding:
         for method, path, name in _REST:
             for prefix in ("/a2a", r"/a2a/{tenant:[^:]+?}"):
                 made.append(web.route(method, prefix + path, self._rest(name)))
+        made.append(web.route("*", "/a2a/{path:.*}", _nothing_here))
         return made
 
     async def _card(self, request: web.Request) -> web.Response:
@@ -185,6 +186,10 @@ _REST: Final = (
     ("DELETE", _CONFIGS + "/{id:[^/]+}", "DeleteTaskPushNotificationConfig"),
     ("GET", "/extendedAgentCard", "GetExtendedAgentCard"),
 )
+
+
+async def _nothing_here(request: web.Request) -> web.Response:
+    return _http_failure(MethodNotFoundError(f"{request.method} {request.path[:200]} is no operation."))
 
 
 def _headers(request: web.Request) -> dict[str, str]:

@@ -116,7 +116,7 @@ async def start(tables: asyncpg.Pool) -> AsyncIterator[Started]:
                 PushConfigs(tables, _seal, _unseal, lambda: ["tck"], private=True)
             )
             node = Node("", "", store, push, None, here)  # type: ignore[arg-type]
-            cards = CardIssuer(lambda: Places(f"http://{node.http}", node.grpc), dict)
+            cards = CardIssuer(lambda: Places(f"http://{node.http}", node.grpc), lambda agent: {})
             node.servicer = A2AServicer(found, store, push, cards, lambda: node.time[0])
             http = HttpBinding(node.servicer, found, cards, _caller_of)
             site = await HttpServer.start("127.0.0.1:0", http.routes(), max_body=MAX_BODY)

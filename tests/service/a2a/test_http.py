@@ -114,6 +114,11 @@ async def test_who_proves_nobody_is_told_how(node: Node) -> None:
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
+async def test_a_path_that_is_no_operation_says_so(node: Node) -> None:
+    status, answer = await _post(node, "/a2a/message:shout", {})
+    assert (status, answer["error"]["details"][0]["reason"]) == (404, "METHOD_NOT_FOUND")
+
+
 async def test_cards_are_served_with_what_a_cache_needs(node: Node) -> None:
     async with aiohttp.ClientSession() as session:
         for path in ("/.well-known/agent-card.json", "/tck/.well-known/agent-card.json"):
