@@ -21,6 +21,7 @@ from indai.mcp.http import PATH, Listen, application, serve_http
 from indai.mcp.knowing import scope_of
 from indai.mcp.server import make_server
 from indai.mcp.session import Session
+from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
@@ -122,6 +123,7 @@ async def mcp_session(
             owner=OwnerServiceStub(channel),
             calendars=CalendarServiceStub(channel),
             memory=MemoryServiceStub(channel),
+            asking=AskingServiceStub(channel),
             registry=registry.stub,
             resolver=registry.resolver,
             network=registry.network,

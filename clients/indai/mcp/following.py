@@ -19,7 +19,7 @@ from indai.mcp.values import (
     state_name,
     view,
 )
-from indai.v1 import owner_pb2
+from indai.v1 import asking_pb2, owner_pb2
 from pydantic import Field
 
 ThreadText = Annotated[
@@ -124,6 +124,28 @@ def approval(one: owner_pb2.Approval) -> Approval:
         terms=quoted(one.terms, one.peer),
         why=quoted(one.why, one.peer),
         expires=iso(one.expire_time),
+    )
+
+
+class Answered(Value):
+    """What a peer answered to a question: their word, signed, and still only data."""
+
+    question: str
+    answer: Quoted = Field(description="Empty while there is none.")
+    sources: list[Quoted]
+    confidence_percent: int
+
+
+@told
+async def read_answer(thread: ThreadText, ctx: Ctx) -> Answered:
+    """The answer to a question of the owner's that a thread brought."""
+    got = await of(ctx).asking.GetAnswer(asking_pb2.GetAnswerRequest(thread_id=thread))
+    peer = got.thread.peer
+    return Answered(
+        question=got.question,
+        answer=quoted(got.answer, peer),
+        sources=[quoted(f"{one.title} {one.uri}".strip(), peer) for one in got.sources],
+        confidence_percent=got.confidence_percent,
     )
 
 

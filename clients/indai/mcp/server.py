@@ -51,6 +51,7 @@ TOOLS: tuple[tuple[Callable[..., Awaitable[Any]], str, ToolAnnotations], ...] = 
     (following.list_threads, "List threads", _READ),
     (following.get_thread, "Read a thread", _READ),
     (following.follow_thread, "Follow a thread", _READ),
+    (following.read_answer, "Read an answer", _READ),
     (following.withdraw_thread, "Take a request back", _UNDO),
     (following.inbox, "What waits for the owner", _READ),
     (following.list_commitments, "List commitments", _READ),

@@ -16,6 +16,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
 if TYPE_CHECKING:
+    from indai.v1.asking_pb2_grpc import AskingServiceAsyncStub
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
@@ -58,6 +59,7 @@ class Session:
     owner: OwnerServiceAsyncStub
     calendars: CalendarServiceAsyncStub
     memory: MemoryServiceAsyncStub
+    asking: AskingServiceAsyncStub
     registry: RegistryServiceAsyncStub
     resolver: Resolver
     network: NetworkPolicy

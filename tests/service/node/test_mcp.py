@@ -19,7 +19,7 @@ from indai.cli.home import Home
 from indai.cli.mcp import mcp_session
 from indai.client.handlekeys import advertise
 from indai.mcp.http import MAX_BODY_BYTES, Listen, application, serve_http
-from indai.mcp.knowing import scopes
+from indai.mcp.knowing import scope_of, scopes
 from indai.mcp.server import TOOLS, make_server
 from indai.mcp.session import Session
 from indai.protocol.errors import InvalidInput, Refused
@@ -262,6 +262,18 @@ def _half_hour() -> dict[str, str]:
     return {"earliest": at(start), "latest": at(start + HOUR // 2)}
 
 
+async def test_a_question_is_asked_and_its_answer_read_as_data(alice: Session) -> None:
+    question = {"peer": "ind.ai/bob", "text": "When does your shop open?", "seconds": 5}
+    async with client(make_server(alice)) as host:
+        alone = await host.call_tool("ask_peer", question)
+    async with client(make_server(replace(alice, may_start=True))) as host:
+        made = value_of(await host.call_tool("ask_peer", question))
+        answer = value_of(await host.call_tool("read_answer", {"thread": made["thread"]}))
+    assert "indai ask ind.ai/bob 'When does your shop open?' --as ind.ai/alice" in text_of(alone)
+    assert (made["kind"], made["state"]) == ("ask", "REJECTED")
+    assert answer["answer"] == {"text": "", "by": "ind.ai/bob", "treat_as": "data"}
+
+
 async def test_threads_commitments_and_receipts_are_resources(alice: Session) -> None:
     async with client(make_server(alice), Person()) as host:
         made = value_of(await host.call_tool("start_meeting", wish("Proof")))
@@ -318,6 +330,41 @@ async def test_an_assistant_reads_only_the_memory_that_it_was_given(alice: Sessi
     async with client(make_server(replace(alice, scopes=("public",)))) as host:
         result = await host.call_tool("list_facts", {"scope": "relationship:ind.ai/bob"})
     assert "ask within public" in text_of(result)
+
+
+async def test_the_memory_is_read_by_scope_and_as_data(
+    pair: Pair, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async with pair.world.node("node-m", "127.0.0.1:0", "memory") as node:
+        dave = await node.agent("ind.ai/dave", ALICES)
+        home = home_of(node, dave, tmp_path_factory.mktemp("dave"))
+        async with mcp_session(home, "ind.ai/dave") as session:
+            for kind, text in (("private", "My dentist is Dr. Rao"), ("public", "My shop sells lamps")):
+                await session.memory.Remember(_said(kind, text))
+            async with client(make_server(session)) as host:
+                found = value_of(await host.call_tool("recall", {"question": "dentist"}))["hits"]
+                facts = value_of(await host.call_tool("list_facts", {"prefix": "shop"}))["facts"]
+            async with client(make_server(replace(session, scopes=("public",)))) as host:
+                public = value_of(await host.call_tool("recall", {"question": "dentist"}))["hits"]
+                hidden = value_of(await host.call_tool("list_facts", {}))["facts"]
+    assert (found[0]["text"]["text"], found[0]["scope"]) == ("My dentist is Dr. Rao", "private")
+    assert found[0]["text"]["treat_as"] == "data"
+    assert {hit["scope"] for hit in public} <= {"public"}
+    assert [(one["key"], one["value"]["text"]) for one in facts] == [("shop.open", "true")]
+    assert hidden == []
+
+
+def _said(kind: str, text: str) -> memory_pb2.RememberRequest:
+    role = memory_pb2.SPEAKER_ROLE_PERSON
+    turn = memory_pb2.Turn(source_id=kind, session="s", speaker="dave", role=role, text=text)
+    fact = memory_pb2.Fact(key="shop.open", value_json="true")
+    return memory_pb2.RememberRequest(
+        access=memory_pb2.Access(door=memory_pb2.DOOR_PRIVATE),
+        scope=scope_of(kind),
+        turns=[turn],
+        facts=[fact] if kind == "private" else [],
+        skip_extraction=True,
+    )
 
 
 async def test_a_host_starts_the_server_as_a_process_and_speaks_on_its_pipes(home: Home) -> None:
