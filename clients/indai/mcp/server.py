@@ -14,6 +14,7 @@ from typing import Any
 from indai.mcp import answering, following, knowing, people, starting
 from indai.mcp.resources import add_resources
 from indai.mcp.session import Session
+from indai.mcp.updates import Updates
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 
@@ -78,6 +79,7 @@ def make_server(session: Session, version: str = "", **access: Any) -> MCPServer
     async def lifespan(_: MCPServer[Session]) -> AsyncIterator[Session]:
         yield session
 
+    updates = Updates(session)
     server: MCPServer[Any] = MCPServer(
         f"indai {session.handle}",
         title=f"ind.ai node of {session.handle}",
@@ -85,6 +87,8 @@ def make_server(session: Session, version: str = "", **access: Any) -> MCPServer
         version=version,
         lifespan=lifespan,
         log_level="WARNING",
+        subscriptions=updates.bus,
+        middleware=[updates],
         **access,
     )
     for function, title, hints in TOOLS:

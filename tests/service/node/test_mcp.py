@@ -28,6 +28,7 @@ from indai.v1 import memory_pb2, owner_pb2, registry_pb2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import TextResourceContents
 
 from tests.service.node.conftest import ALICES, Pair
@@ -298,6 +299,22 @@ async def _read(host: Client, uri: str) -> Any:
     content = (await host.read_resource(uri)).contents[0]
     assert isinstance(content, TextResourceContents)
     return json.loads(content.text)
+
+
+async def test_a_host_that_listens_for_a_thread_hears_of_its_changes(scene: Scene, carol: Session) -> None:
+    thread, _ = await scene.ask("Listened for")
+    uri = f"indai://thread/{thread}"
+    async with (
+        client(make_server(carol)) as host,
+        host.listen(resource_subscriptions=[uri, "indai://thread/none"]) as events,
+    ):
+        value_of(await host.call_tool("withdraw_thread", {"thread": thread}))
+        with anyio.fail_after(20):
+            heard = await anext(events)
+            while (await _read(host, uri))["thread"]["state"] != "WITHDRAWN":
+                heard = await anext(events)
+    assert isinstance(heard, ResourceUpdated)
+    assert heard.uri == uri
 
 
 @pytest.mark.parametrize(
