@@ -157,7 +157,10 @@ class Gate:
         """The card is that of the sender's record, if need be of one that the registry shows only now."""
         sender = said.header.sender
         record = await self._resolver.resolve(sender, max_age_ms=MAX_HEAD_AGE_MS)
-        if hello.record_digest(record.state) != said.card.record and await self._refreshed():
+        if hello.record_digest(record.state) != said.card.record:
+            if not await self._refreshed():
+                # Perhaps a newer record than the one known here; not refused for good unseen.
+                raise Unavailable(Reason.STALE_HEAD, f"The card of {sender} is not of the record known here.")
             record = await self._resolver.resolve(sender, max_age_ms=MAX_HEAD_AGE_MS)
         hello.check_record(said.card, record.chain, now_ms)
 

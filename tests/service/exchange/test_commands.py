@@ -47,6 +47,7 @@ async def test_a_document_is_added_asked_for_read_and_revoked(homes: Neighbours,
     assert "cv.txt" in [one["name"] for one in listed["documents"]]
     wanted = ("ask-for", "ind.ai/bob", "cv.txt", "--document", "--purpose", "To hire", "--out", str(copy))
     got = await does(homes.a, homes.alice, *wanted)
+    assert got["state"] == "COMMITTED", got
     assert (got["state"], copy.read_text()) == ("COMMITTED", "Bob has built bridges.")
     (given,) = [
         one
@@ -70,7 +71,7 @@ async def test_a_field_is_set_offered_and_shown(homes: Neighbours) -> None:
         one["name"]: one["value"] for one in shown["fields"]
     }.items()
     offered = await does(homes.b, homes.bob, "share", "ind.ai/alice", "email", "--purpose", "To write")
-    assert offered["state"] == "COMMITTED"
+    assert offered["state"] == "COMMITTED", (offered, await does(homes.b, homes.bob, "journal"))
     got = await does(homes.a, homes.alice, "consents", "read", offered["thread"][:14])
     assert got["content"] == "bob@example.org"
 

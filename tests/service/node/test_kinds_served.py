@@ -8,7 +8,6 @@ import os
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +19,11 @@ from indai.node.conversation import Desk
 from indai.node.kinds.served import INTENTS, SERVED, by_kind
 from indai.protocol.envelope import payload_type, seal
 from indai.protocol.errors import IndaiError, Reason
-from indai.storage.postmaster import read_pid_file
 from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
 
+from tests.service.node.database import connect
 from tests.service.node.scene import Scene
-from tests.service.node.world import Node, now_ms
+from tests.service.node.world import now_ms
 from tests.unit.kinds import PAIRS, PAY
 
 DAY = 86_400_000
@@ -87,7 +86,7 @@ async def test_a_peer_is_told_in_signed_words_what_is_not_served(
 @pytest_asyncio.fixture(loop_scope="module")
 async def table(scene: Scene) -> AsyncIterator[asyncpg.Connection]:
     """The node's database as its program sees it, for one owner; nothing stays."""
-    connection = await _connect(scene.pair.a)
+    connection = await connect(scene.pair.a)
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute("SET LOCAL ROLE indai_app")
@@ -98,18 +97,6 @@ async def table(scene: Scene) -> AsyncIterator[asyncpg.Connection]:
     finally:
         await transaction.rollback()
         await connection.close()
-
-
-async def _connect(node: Node) -> asyncpg.Connection:
-    home: Path = node.data / "postgres"
-    pointer = home / "postgres.location"
-    base = Path(pointer.read_text().strip()) if pointer.exists() else home
-    running = read_pid_file(base / "cluster")
-    assert running is not None
-    passwords = json.loads((home / "postgres.credentials").read_text())
-    return await asyncpg.connect(
-        host=str(running.socket_dir), user="postgres", password=passwords["postgres"], database="indai"
-    )
 
 
 def units(quantity: int, start_ms: int = 0, end_ms: int = 0, item: str = "lamp") -> dict[str, Any]:
