@@ -47,6 +47,7 @@ SECTIONS = {
         "approve": "indai.cli.inbox:approve",
         "decline": "indai.cli.inbox:decline",
         "answer": "indai.cli.asking:answer",
+        "withdraw": "indai.cli.threads:withdraw",
         "journal": "indai.cli.journal:journal",
         "stock": "indai.cli.stock:stock",
         "mandate": "indai.cli.mandate:mandate",

@@ -8,6 +8,7 @@ import click
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.journal import entry_json
+from indai.cli.meet import show_outcome
 from indai.cli.output import Page, emit
 from indai.cli.session import owner_session
 from indai.cli.words import (
@@ -26,29 +27,52 @@ from indai.v1 import owner_pb2
 Detail = tuple[owner_pb2.GetThreadResponse, list[owner_pb2.JournalEntry], ZoneInfo]
 
 
-@command("threads", "indai threads", "indai threads 0193f2ab4c")
+@command("threads", "indai threads", "indai threads --doubt", "indai threads 0193f2ab4c")
 @click.argument("thread", required=False, default="")
 @click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="How many to list.")
+@click.option("--doubt", is_flag=True, help="Only what the other side left in doubt.")
 @as_option
-def threads(home: Home, acting: str, thread: str, limit: int) -> None:
+def threads(home: Home, acting: str, thread: str, limit: int, doubt: bool) -> None:
     """List your threads, or show one with every message.
 
-    THREAD is its id, or how it begins.
+    THREAD is its id, or how it begins. In doubt is what you accepted and the
+    other side has not confirmed in time: it keeps its slot until they say
+    what became of it. `indai withdraw THREAD` asks them to end it.
     """
     if thread:
         detail = run(_detail(home, acting, thread))
         emit(_detail_json(detail), lambda page: _show_detail(page, detail))
     else:
-        found, zone = run(_list(home, acting, limit))
+        found, zone = run(_list(home, acting, limit, doubt))
         emit(
             {"threads": [thread_json(each) for each in found], "time_zone": zone.key},
-            lambda page: _show_list(page, found, zone),
+            lambda page: _show_list(page, found, zone, doubt),
         )
 
 
-async def _list(home: Home, acting: str, limit: int) -> tuple[list[owner_pb2.Thread], ZoneInfo]:
+@command("withdraw", "indai withdraw 0193f2ab4c")
+@click.argument("thread")
+@as_option
+def withdraw(home: Home, acting: str, thread: str) -> None:
+    """Take back what THREAD is about, as far as that is still possible.
+
+    A proposal or an offer of yours ends at once. What you have accepted only
+    the other side can end: it says that its offer had lapsed, or that the
+    deal stands, and then your word counts as a request to cancel.
+    """
+    found, zone = run(_withdraw(home, acting, thread))
+    emit(thread_json(found), lambda page: show_outcome(page, found, zone))
+
+
+async def _withdraw(home: Home, acting: str, thread: str) -> tuple[owner_pb2.Thread, ZoneInfo]:
     async with owner_session(home, acting) as owner:
-        answer = await owner.stub.ListThreads(owner_pb2.ListThreadsRequest(page_size=limit))
+        request = owner_pb2.WithdrawThreadRequest(thread_id=thread)
+        return (await owner.stub.WithdrawThread(request)).thread, await owner.zone()
+
+
+async def _list(home: Home, acting: str, limit: int, doubt: bool) -> tuple[list[owner_pb2.Thread], ZoneInfo]:
+    async with owner_session(home, acting) as owner:
+        answer = await owner.stub.ListThreads(owner_pb2.ListThreadsRequest(page_size=limit, in_doubt=doubt))
         return list(answer.threads), await owner.zone()
 
 
@@ -60,7 +84,10 @@ async def _detail(home: Home, acting: str, thread: str) -> Detail:
         return found, list(journal.entries)[::-1], await owner.zone()
 
 
-def _show_list(page: Page, found: list[owner_pb2.Thread], zone: ZoneInfo) -> None:
+def _show_list(page: Page, found: list[owner_pb2.Thread], zone: ZoneInfo, doubt: bool) -> None:
+    if not found and doubt:
+        page.line("Nothing is in doubt.")
+        return
     if not found:
         page.line("No threads yet.")
         page.next_step('indai meet ind.ai/bob --for 30m --when "this week" --about "…"')
@@ -77,7 +104,7 @@ def _show_list(page: Page, found: list[owner_pb2.Thread], zone: ZoneInfo) -> Non
     ]
     page.table(("thread", "peer", "state", "when", "about"), rows, STATE_STYLES)
     page.line(f"Times in {zone.key}.", "dim")
-    page.next_step(f"indai threads {found[0].thread_id[:14]}")
+    page.next_step(f"indai {'withdraw' if doubt else 'threads'} {found[0].thread_id[:14]}")
 
 
 def _show_detail(page: Page, detail: Detail) -> None:

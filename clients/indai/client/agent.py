@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import structlog
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import CheckedChannel, bearer, plain_channel
-from indai.client.outcomes import Outcome, Question, State
+from indai.client.outcomes import Outcome, Question
 from indai.client.tls import pinned_channel
 from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused, Unavailable
 from indai.protocol.kinds.base import Wish
@@ -71,8 +71,8 @@ class Agent:
     @asynccontextmanager
     async def local(handle: str, data: Path | str = "") -> AsyncIterator[Agent]:
         """The agent of `handle`, claimed here with `indai handle claim`; `data` is the node's data directory
-        (else INDAI_DATA, else where `indai up` puts it). Raises NotFound when no node runs there, or the handle
-        is another's."""
+        (else INDAI_DATA, else where `indai up` puts it). Raises NotFound when no node runs there, or the
+        handle is another's."""
         usual = Path("/var/lib/indai/home") if os.geteuid() == 0 else Path.home() / ".indai"
         home = Path(data or os.environ.get("INDAI_DATA", "") or usual)
         token_file = home / "tokens" / f"{handle.replace('/', '_')}.token"
@@ -136,9 +136,8 @@ class Agent:
 
     async def threads(self, *, doubt: bool = False) -> list[Outcome]:
         """The owner's newest negotiations; with `doubt` those that the other side has left in doubt."""
-        request = owner_pb2.ListThreadsRequest(page_size=500)
-        found = (await self.stub.ListThreads(request)).threads
-        return [Outcome.of(each) for each in found if not doubt or State(each.state) is State.IN_DOUBT]
+        request = owner_pb2.ListThreadsRequest(page_size=500, in_doubt=doubt)
+        return [Outcome.of(each) for each in (await self.stub.ListThreads(request)).threads]
 
     async def withdraw(self, thread: str) -> Outcome:
         """Take the matter back, as far as the protocol still allows; how it stands then.

@@ -186,6 +186,8 @@ class Conversation:
             draft.add("decide", mid=draft.thread.columns["reserved_mid"], state=side.offer.value.lower())
         if before.phase is Phase.ASKING_OWNER and side.phase is not Phase.ASKING_OWNER:
             draft.add("void", thread=side.thread_id)
+        if side.phase is Phase.IN_DOUBT and before.phase is not Phase.IN_DOUBT:
+            draft.journal("doubt", "IN_DOUBT", "You accepted, and they have not said whether it stands.")
 
     async def _carry_out(self, effect: Effect) -> Event | None:
         draft = self._draft

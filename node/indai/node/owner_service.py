@@ -124,12 +124,13 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
                 _THREAD
-                + "AND (t.created_ms, t.thread) < ($2, $3)"
+                + "AND (t.created_ms, t.thread) < ($2, $3) AND ($5 IS FALSE OR t.phase = 'IN_DOUBT')"
                 + " ORDER BY t.created_ms DESC, t.thread DESC LIMIT $4",
                 owner,
                 before,
                 bytes.fromhex(last),
                 size + 1,
+                request.in_doubt,
             )
         token = _token(rows, size, lambda row: (row["created_ms"], row["thread"].hex()))
         threads = [views.thread(row, self._ledger) for row in rows[:size]]
