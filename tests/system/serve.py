@@ -32,6 +32,7 @@ def main() -> None:
         listen=plan["listen"],
         neighbours=plan["neighbours"],
         network=Path(plan["network"]) if plan["network"] else None,
+        advertise=plan.get("advertise", ""),
     )
 
     async def ready(info: RunInfo) -> None:
