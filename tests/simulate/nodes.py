@@ -17,7 +17,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from indai.ledger.vault import Vault
-from indai.node.batch import Context
+from indai.node.context import Context
 from indai.node.engine import Engine
 from indai.node.inbound import Gate, Inbound
 from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal

@@ -6,34 +6,27 @@ A batch reads memory (threads, reservations) but writes none of it: the engine t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import asyncpg
 import structlog
-from indai.client.resolver import Resolver
 from indai.ledger.entries import Entry
-from indai.ledger.vault import Vault
-from indai.node import succession
-from indai.node.agents import Agents
-from indai.node.clock import DatabaseClock
-from indai.node.compose import Letterhead, newest_key
-from indai.node.conversation import Cause, Conversation, Desk
+from indai.node import several, succession
+from indai.node.context import Context
+from indai.node.conversation import Conversation
 from indai.node.crowd import Crowd
+from indai.node.desk import Cause
 from indai.node.draft import Draft, ThreadState, intent_of, ledger_rows, states_of
 from indai.node.effects import CalendarWrite
 from indai.node.holdings import Holdings
-from indai.node.host import Host
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
-from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
-from indai.node.kinds.base import KindModule
+from indai.node.items import Act, Answered, Approval, Convene, Deliver, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outgoing
-from indai.node.query_desk import QueryDesk
 from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
-from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
+from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused
 from indai.protocol.leaf import LeafKind
 from indai.protocol.messages import Message, Move
 from indai.protocol.party_state import (
@@ -56,29 +49,6 @@ _OPPOSITES = (
 )
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What every batch needs of the node."""
-
-    agents: Agents
-    resolver: Resolver
-    host: Host
-    kinds: Mapping[str, KindModule]
-    clock: DatabaseClock
-    ledger: str
-    store: Store
-    vault: Vault
-    queries: QueryDesk
-
-    def new_id(self) -> bytes:
-        """A fresh UUIDv7."""
-        return header.new_id(self.clock(), os.urandom(header.RANDOM_BYTES))
-
-    async def ledger_size(self) -> int:
-        """The ledger's size as the database has it."""
-        return await self.store.ledger_size()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +181,10 @@ class Batch:
                 return await self._answered(item)
             case Start():
                 return await self._start(item)
+            case Convene():
+                draft = self._draft(item.owner, item.thread)
+                await several.convene(self._context, draft, item)
+                await self._finish(draft)
             case Approval():
                 return await self._approval(item)
             case Act():
@@ -288,6 +262,7 @@ class Batch:
             )
             self._refused(draft, item)
             self._drop_answers(draft, item)
+            await several.refused(self._context, draft, item)
         self._merge(draft)
         for reply in item.replies:
             try:
@@ -385,23 +360,7 @@ class Batch:
     def _conversation(
         self, draft: Draft, peer: str, cause: Cause | None = None, request_id: str | None = None
     ) -> Conversation:
-        context = self._context
-        agent = context.agents.get(draft.owner)
-
-        async def letterhead() -> Letterhead:
-            own = await context.resolver.resolve(draft.owner, max_age_ms=MAX_HEAD_AGE_MS)
-            other = await context.resolver.resolve(peer, max_age_ms=MAX_HEAD_AGE_MS)
-            if draft.state is not None and other.subject_id != draft.state.side.peer:
-                raise Unavailable(
-                    Reason.UNKNOWN_PEER, f"{peer} belongs to another subject than this thread began with."
-                )
-            key = agent.signing_key(own, draft.now_ms, intent_of(draft.thread))
-            peer_key = draft.thread.columns["peer_key"] or newest_key(other)
-            return Letterhead(context.resolver.policy.network, own, other, peer_key, key, own.head)
-
-        remind_ms = context.host.remind_before_ms(draft.owner)
-        desk = Desk(agent, peer, letterhead, context.kinds, context.ledger, remind_ms)
-        return Conversation(desk, draft, cause, request_id)
+        return several.conversation(self._context, draft, peer, cause, request_id)
 
     def _state(self, owner: str, thread: bytes) -> ThreadState | None:
         key = (owner, thread)
@@ -480,6 +439,6 @@ def _begins(item: Item, now_ms: int) -> bool:
     """Whether the item begins a thread, as far as can be told without looking: what would be refused if it
     were new (late, or superseding) is looked up, since a known message gets its stored outcome."""
     if not isinstance(item, Deliver) or item.retried:
-        return isinstance(item, Start)
+        return isinstance(item, Start | Convene)
     said = item.inbound.message
     return not said.in_reply_to and not said.supersedes and now_ms <= said.expires_at_ms

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from indai.client.network import Head
 from indai.client.resolver import Resolved
 from indai.protocol.envelope import Envelope, cosign, payload_type, seal
 from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.group.signing import read
 from indai.protocol.header import new_id
 from indai.protocol.keys import SigningKey
 from indai.protocol.kinds.table import cost_to, kind_of, read_terms
-from indai.protocol.messages import Body, Message, Move, compose, describe
+from indai.protocol.messages import DAY_MS, Body, Message, Move, RelayBody, compose, describe
 from indai.protocol.quoting import quoted
 from indai.v1 import envelope_pb2, negotiation_pb2
+
+RELAY_LIFE_MS = 366 * DAY_MS  # what is carried has a life of its own
 
 _KINDS = {Move.OFFER: "commitment", Move.RECEIPT: "receipt", Move.EVENT: "event"}
 
@@ -50,10 +53,11 @@ def write(
     now_ms: int,
     expires_at_ms: int,
     supersedes: bytes = b"",
+    others: Sequence[negotiation_pb2.Party] = (),
 ) -> Written:
-    """Compose and sign one message."""
+    """Compose and sign one message. `others`: who else is a party of an offer to several."""
     header = _header(letterhead, thread, in_reply_to, now_ms, expires_at_ms)
-    payload = compose(move, body, header, _parties(letterhead, header.key_id), supersedes)
+    payload = compose(move, body, header, (*_parties(letterhead, header.key_id), *others), supersedes)
     envelope = seal(payload_type(_KINDS.get(move, "move")), payload.SerializeToString(), [letterhead.key])
     return Written(envelope, describe(payload, mid=envelope.mid, signatures=1), header.id)
 
@@ -62,16 +66,34 @@ def accept(offer: Envelope, keys: Mapping[str, SigningKey], own: Resolved, now_m
     """Our signature under the very bytes of the offer, with the key that the offer names for us; raises
     ProtocolError when it is not held here, or `own` says that it may not sign (any more)."""
     payload = negotiation_pb2.Commitment.FromString(offer.payload)
-    key = keys.get(payload.parties[1].key_id)
-    if key is None:
+    party = next((party for party in payload.parties if party.subject_id == own.subject_id), None)
+    key = keys.get(party.key_id) if party else None
+    if party is None or key is None:
         raise ProtocolError(
             Reason.UNKNOWN_KEY,
-            f"The offer names the key {quoted(payload.parties[1].key_id)}, which is not held here.",
+            f"The offer names the key {quoted(party.key_id if party else '')}, which is not held here.",
         )
     terms = read_terms(payload)
     own.chain.key_valid_at(key.key_id, now_ms, kind_of(terms).intent, cost_to(terms, first=False))
     envelope = cosign(offer, key)
-    return Written(envelope, describe(payload, mid=envelope.mid, signatures=2), payload.header.id)
+    return Written(envelope, read(payload, envelope), payload.header.id)
+
+
+def several(envelope: Envelope) -> tuple[str, ...]:
+    """The handles of a commitment's parties where they are more than two, the offerer first; else nothing."""
+    parties = negotiation_pb2.Commitment.FromString(envelope.payload).parties
+    return tuple(party.handle for party in parties) if len(parties) > 2 else ()
+
+
+def relay(letterhead: Letterhead, envelope: bytes, thread: bytes, now_ms: int) -> Written:
+    """What carries a message of several to one of them."""
+    expires_ms = now_ms + RELAY_LIFE_MS
+    return write(letterhead, Move.RELAY, RelayBody(envelope), thread, b"", now_ms, expires_ms)
+
+
+def party_of(letterhead: Letterhead) -> negotiation_pb2.Party:
+    """The peer as a party: it is to sign with the key it has signed with so far."""
+    return _parties(letterhead, "")[1]
 
 
 def _header(

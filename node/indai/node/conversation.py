@@ -7,14 +7,14 @@ the host whose answer is the next event. Nothing is visible outside until the ba
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from indai.ledger.entries import prepare, prepare_decision
 from indai.node import compose
-from indai.node.agents import Agent
-from indai.node.compose import Letterhead, Written
+from indai.node.compose import Written
+from indai.node.desk import Cause, Consulted, Desk
 from indai.node.draft import Draft, ThreadState
 from indai.node.effects import CALENDAR_PUT, CalendarWrite
 from indai.node.host import title_prefix
@@ -73,36 +73,6 @@ _SENTENCES = {
 _NO_DECISION = "No time that you share is free."
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """The incoming message that is being answered; `rides` when its sender's own node waits for the
-    answer."""
-
-    mid: bytes
-    move: str
-    rides: bool
-
-
-@dataclass(slots=True)
-class _Consulted:
-    """What the host said last, until the message it led to is signed."""
-
-    answer: Answer
-    approved: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """Where one owner's conversation takes place."""
-
-    agent: Agent
-    peer: str
-    letterhead: Callable[[], Awaitable[Letterhead]]
-    kinds: Mapping[str, KindModule]
-    ledger: str
-    remind_before_ms: int
-
-
 class Conversation:
     """One side's steps within one batch. `draft` collects what they change."""
 
@@ -113,7 +83,7 @@ class Conversation:
         self._draft = draft
         self._cause = cause
         self._request_id = request_id
-        self._consulted: _Consulted | None = None
+        self._consulted: Consulted | None = None
         self._events: dict[bytes, bytes] = {}  # mid -> exact bytes, of events kept in this transaction
 
     async def receive(self, inbound: Inbound) -> None:
@@ -124,15 +94,22 @@ class Conversation:
             if module is not None:
                 module.check_offer(message)
         before = draft.state.side if draft.state else None
-        event = Received(message)
+        event = Received(message, inbound.signature)
         side, effects = step(before, event, draft.now_ms)
         if before is None:
             self._open(side, event)
         else:
             self._advance(before, side)
-        self.keep(message, inbound.envelope.raw, inbound.header_id, outgoing=False)
-        draft.set(peer_key=inbound.peer_key)
+        self._keep_received(inbound)
         await self._follow(effects)
+
+    def _keep_received(self, inbound: Inbound) -> None:
+        """Its row; of a RECEIPT to several also the commitment with every signature, for the leaf."""
+        self.keep(inbound.message, inbound.envelope.raw, inbound.header_id, outgoing=False)
+        if inbound.message.sender == self._draft.thread.side.peer:
+            self._draft.set(peer_key=inbound.peer_key)
+        if inbound.commitment:
+            self._draft.state = replace(self._draft.thread, commitment=inbound.commitment)
 
     async def run(self, event: Event) -> None:
         """Take one event and everything that follows from it in this transaction."""
@@ -247,7 +224,7 @@ class Conversation:
         )
         if approved and outcome is Outcome.ASK:
             outcome = Outcome.PERMIT
-        self._consulted = _Consulted(answer, approved)
+        self._consulted = Consulted(answer, approved)
         self._note(answer, outcome, approved)
         if outcome is Outcome.REFUSE:
             return HostAnswers(outcome, reason=answer.reason, sentence=_SENTENCES.get(answer.reason, ""))
@@ -317,7 +294,7 @@ class Conversation:
         return ReceiptBody(mid, self._desk.ledger, index, entry.time_ms)
 
     def _store(self, written: Written) -> None:
-        """A message of ours: its row, its reservation, the decision behind it, and its way to the peer."""
+        """A message of ours: its row, its reservation, the decision behind it."""
         draft, message = self._draft, written.message
         asked = self._consulted.answer.decision if self._consulted else None
         prefix = title_prefix(asked.obligations) if asked else ""
@@ -330,6 +307,11 @@ class Conversation:
             draft.set(reserved_mid=message.mid, title_prefix=prefix)
         if message.move is Move.OFFER:
             draft.add("offers", mid=message.mid, expires_ms=message.expires_at_ms)
+        self._post(written)
+
+    def _post(self, written: Written) -> None:
+        """Its way to the peer."""
+        draft, message = self._draft, written.message
         if self._cause is not None and self._cause.rides:
             draft.replies.append(written.envelope.raw)
             return
@@ -483,7 +465,13 @@ class Conversation:
             terms,
             columns["title_prefix"],
             draft.now_ms,
+            self._attendees(),
         )
+
+    def _attendees(self) -> tuple[str, ...]:
+        """The handles of all, where they are more than two."""
+        signed = self._draft.thread.commitment
+        return compose.several(parse_envelope(signed)) if signed else ()
 
     def _effects(self, rows: Sequence[EffectRow]) -> None:
         """What follows outside, as rows; events for a calendar are handed to their writer after COMMIT."""

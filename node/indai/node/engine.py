@@ -22,17 +22,18 @@ from typing import Any
 import asyncpg
 import structlog
 from indai.node import faults
-from indai.node.batch import Batch, Context
+from indai.node.batch import Batch
+from indai.node.context import Context
 from indai.node.crowd import Crowd
 from indai.node.draft import ThreadState, states_of
 from indai.node.effects import Effects
 from indai.node.holdings import Holdings
 from indai.node.inbound import Inbound
-from indai.node.items import Act, Answered, Approval, Deliver, Erasure, Item, Start, Wake, Withdrawal
+from indai.node.items import Act, Answered, Approval, Convene, Deliver, Erasure, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.store import Key, Store
 from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused, Unavailable
-from indai.protocol.messages import Move, Terms, Wish
+from indai.protocol.messages import MeetWish, Move, Terms, Wish
 from indai.protocol.party_state import OwnerActs
 
 MAX_BATCH = 64
@@ -92,14 +93,27 @@ class Engine:
 
         `supersedes`: mid of the commitment whose place the new one is to take.
         """
+        item = Start(
+            owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id, supersedes=supersedes
+        )
+        return await self._begin(item)
+
+    async def convene(
+        self, owner: str, peers: tuple[str, ...], wish: MeetWish, request_id: str, algorithm: str
+    ) -> bytes:
+        """Begin a meeting of several; its thread id, also when the request was made before."""
+        item = Convene(
+            owner, self._context.new_id(), peers=peers, wish=wish, request_id=request_id, algorithm=algorithm
+        )
+        return await self._begin(item)
+
+    async def _begin(self, item: Start | Convene) -> bytes:
+        owner, request_id = item.owner, item.request_id
         known = self._requests.get((owner, request_id))
         if known is not None:
             return known
         await self._look(owner)
         # The table refuses a request that was made before; only then is it looked up.
-        item = Start(
-            owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id, supersedes=supersedes
-        )
         try:
             await self._submit(item)
         except IndaiError as error:

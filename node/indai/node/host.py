@@ -53,8 +53,11 @@ class Host:
         """Raises ProtocolError(PIN_MISMATCH): see `Policies.check_hands`."""
         await self._policies.check_hands(owner, peer)
 
-    async def wish(self, owner: str, peer: str, wanted: MeetWish, reserved: Reserved) -> Answer:
-        """Narrow what the owner asked for to windows that are free and allowed, few and best first."""
+    async def wish(
+        self, owner: str, peer: str, wanted: MeetWish, reserved: Reserved, *, outgoing: bool = True
+    ) -> Answer:
+        """Narrow what the owner (else the peer) asked for to windows that are free and allowed, few and best
+        first."""
         duration = wanted.duration_minutes * MINUTE_MS
         free, tiers = await self._room(owner, peer, wanted, reserved)
         for spans in tiers:
@@ -62,7 +65,7 @@ class Host:
             if not windows:
                 continue
             slots = [(window.start_ms, window.start_ms + duration) for window in windows]
-            decisions = await self._decide_until_permit(owner, peer, slots, reserved, outgoing=True)
+            decisions = await self._decide_until_permit(owner, peer, slots, reserved, outgoing=outgoing)
             if len(decisions) == 1:
                 # The others lie in spans of the same outcome, and the slot that is offered will be judged.
                 decisions = [decisions[0]] * len(windows)
@@ -73,7 +76,7 @@ class Host:
                     kept = tuple(Window(w.start_ms, w.end_ms) for w, _ in chosen[:most])
                     wish = MeetWish(wanted.title, wanted.duration_minutes, kept, wanted.place)
                     return Answer(outcome, chosen[0][1], wish=wish)
-        return await self._no_room(owner, peer, wanted, free, reserved, outgoing=True)
+        return await self._no_room(owner, peer, wanted, free, reserved, outgoing=outgoing)
 
     async def times(
         self, owner: str, peer: str, wish: MeetWish, reserved: Reserved, most: int
@@ -128,6 +131,12 @@ class Host:
         outcome = answered(decision)
         reason = "POLICY_DENIED" if outcome == policy_pb2.OUTCOME_REFUSE else ""
         return Answer(outcome, decision, terms=terms, reason=reason)
+
+    def likes(self, owner: str, start_ms: int, end_ms: int) -> bool:
+        """Whether the slot lies in hours that the owner prefers, or else in ordinary ones."""
+        zone, taste = self._agents.get(owner).zone, self._tastes.get(owner).preferences
+        best = local_hours(taste.preferred, start_ms, end_ms, zone) or ordinary_hours(start_ms, end_ms, zone)
+        return any(each.start_ms <= start_ms and end_ms <= each.end_ms for each in best)
 
     async def _room(
         self, owner: str, peer: str, wish: MeetWish, reserved: Reserved

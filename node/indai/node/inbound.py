@@ -9,7 +9,7 @@ lie there finds the wrong key, and the signature fails.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from indai.client.gossip import Heard
 from indai.client.resolver import Resolved, Resolver
@@ -19,8 +19,9 @@ from indai.protocol import hello
 from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused, Unavailable
+from indai.protocol.group.signing import check_complete, read, signer_of
 from indai.protocol.kinds.table import KINDS
-from indai.protocol.messages import Message, Payload, describe
+from indai.protocol.messages import Message, Move, Payload
 from indai.protocol.operations import Chain
 from indai.protocol.quoting import quoted
 from indai.protocol.wire import strict_parse
@@ -49,6 +50,8 @@ class Inbound:
     peer_key: str
     proven: bool
     authority: tuple[Chain, ...] = ()
+    signature: bytes = b""  # of a vote on a commitment of several: the voter's own
+    commitment: bytes = b""  # what a RECEIPT to several carries, every signature verified
 
     def check_scope(self, intent: str, now_ms: int) -> None:
         """Whether its signer may act in this kind of intent; raises ProtocolError. The gate has looked at
@@ -95,9 +98,21 @@ class Gate:
         """Every check before the database, in order."""
         envelope = parse_envelope(raw)
         payload = _parse(envelope)
+        carried = _carried(payload)
+        if carried is None:
+            return await self._check(envelope, payload, caller_spki, now_ms, _claim(payload, envelope))
+        outer = payload.header
+        await self._check_sender(envelope, payload, _claim(payload, envelope), now_ms)
+        inner = parse_envelope(carried)
+        said = _parse(inner)
+        return await self._check(inner, said, caller_spki, now_ms, _relayed(outer, said), relayed=True)
+
+    async def _check_sender(
+        self, envelope: Envelope, payload: Payload, claim: _Claim, now_ms: int
+    ) -> tuple[list[tuple[str, str, str]], Sequence[Chain]]:
+        """Form, addressee, signatures, network and audience: (who signed, whose authority the last is)."""
         header = payload.header
         rules.check_form(header)
-        claim = _claim(payload, len(envelope.signatures))
         if claim.owner not in self._agents:
             raise ProtocolError(
                 Reason.WRONG_AUDIENCE,
@@ -113,16 +128,56 @@ class Gate:
         own = await self._resolver.resolve(claim.owner, max_age_ms=MAX_HEAD_AGE_MS)
         rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
         self._check_subject(own)
+        return signers, path
+
+    async def _check(
+        self,
+        envelope: Envelope,
+        payload: Payload,
+        caller_spki: bytes | None,
+        now_ms: int,
+        claim: _Claim,
+        *,
+        relayed: bool = False,
+    ) -> Inbound:
+        header = payload.header
+        signers, path = await self._check_sender(envelope, payload, claim, now_ms)
         peer = await self._resolver.resolve(claim.peer, max_age_ms=MAX_HEAD_AGE_MS)
         await self._check_hands(claim.owner, peer.chain)
         if header.sender == claim.peer and header.registry_size:
             self._hear(Heard(claim.peer, header.registry_size, header.registry_root))
-        message = describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
+        message = read(payload, envelope)
+        commitment = b""
+        if isinstance(payload, negotiation_pb2.Receipt) and payload.commitment:
+            commitment = await self._complete(payload, claim.owner_subject, now_ms)
+        if relayed and message.move is not Move.EVENT:
+            message = replace(message, recipient=claim.owner_subject)
         proven = caller_spki is not None and await self._is_node_of(claim.peer, caller_spki)
-        signer = signers[-1][2]
+        voted = message.move is Move.ACCEPT and message.parties and len(envelope.signatures) == 2
         return Inbound(
-            claim.owner, claim.peer, envelope, payload, message, header.id, signer, proven, tuple(path)
+            claim.owner,
+            claim.peer,
+            envelope,
+            payload,
+            message,
+            header.id,
+            signers[-1][2],
+            proven,
+            tuple(path),
+            envelope.signatures[1].sig if voted else b"",
+            commitment,
         )
+
+    async def _complete(self, receipt: negotiation_pb2.Receipt, owner: str, now_ms: int) -> bytes:
+        """The commitment that a RECEIPT carries, with every signature verified (GRP-03)."""
+        envelope = parse_envelope(receipt.commitment)
+        commitment = check_complete(envelope, receipt.mid, receipt.header.sender_subject)
+        if owner not in {party.subject_id for party in commitment.parties}:
+            message = "The RECEIPT is of a commitment that its recipient is no party of."
+            raise ProtocolError(Reason.WRONG_AUDIENCE, message, rule="HDR-03")
+        for index, party in enumerate(commitment.parties):
+            await self._verify(envelope, index, party.handle, party.subject_id, party.key_id, now_ms, "meet")
+        return envelope.raw
 
     async def check_hello(
         self, raw: bytes, caller_spki: bytes | None, now_ms: int
@@ -172,7 +227,8 @@ class Gate:
             named = [(header.sender, header.sender_subject, header.key_id)]
         else:
             named = [(party.handle, party.subject_id, party.key_id) for party in payload.parties]
-            named = named[: len(envelope.signatures)]
+            voter = signer_of(payload, envelope)
+            named = [named[0], named[voter]] if voter else named[: len(envelope.signatures)]
         if len(named) != len(envelope.signatures):
             raise ProtocolError(Reason.MALFORMED, "There are more signatures than parties.", rule="NEG-01")
         return named
@@ -249,15 +305,45 @@ def _intent(payload: Payload) -> str:
     return KINDS[name].intent if name else ""
 
 
-def _claim(payload: Payload, signatures: int) -> _Claim:
-    """An acceptance is the offer's own bytes, so there the sender is the second party and the owner the
+def _carried(payload: Payload) -> bytes | None:
+    """The exact bytes that a RELAY carries."""
+    if isinstance(payload, negotiation_pb2.Move) and payload.WhichOneof("step") == "relay":
+        return payload.relay.envelope
+    return None
+
+
+def _claim(payload: Payload, envelope: Envelope) -> _Claim:
+    """An acceptance is the offer's own bytes, so there the sender is another party and the owner the
     first."""
     header: envelope_pb2.Header = payload.header
     sender = (header.sender, header.sender_subject)
     recipient = (header.recipient, header.recipient_subject)
-    if isinstance(payload, negotiation_pb2.Commitment) and signatures > 1:
+    if isinstance(payload, negotiation_pb2.Commitment) and len(envelope.signatures) > 1:
+        voter = signer_of(payload, envelope)
+        if voter:
+            recipient = (payload.parties[voter].handle, payload.parties[voter].subject_id)
         return _Claim(*sender, *recipient)
     return _Claim(*recipient, *sender)
+
+
+def _relayed(outer: envelope_pb2.Header, payload: Payload) -> _Claim:
+    """What goes to several is for whom it was relayed to, and from who signed it. An event of another member
+    belongs to the thread with the coordinator, who relays it. Nothing else is relayed: what was meant for one
+    must not reach another."""
+    header: envelope_pb2.Header = payload.header
+    sender = outer if isinstance(payload, negotiation_pb2.Event) else header
+    match payload:
+        case negotiation_pb2.Commitment():
+            is_of_several = len(payload.parties) > 2
+        case negotiation_pb2.Receipt():
+            is_of_several = bool(payload.commitment)
+        case negotiation_pb2.Move():
+            is_of_several = payload.WhichOneof("step") == "withdraw"
+        case _:
+            is_of_several = True
+    if not is_of_several or outer.recipient_subject == header.sender_subject or header.thread != outer.thread:
+        raise ProtocolError(Reason.MALFORMED, "The message carries what is not to be relayed.", rule="GRP-01")
+    return _Claim(outer.recipient, outer.recipient_subject, sender.sender, sender.sender_subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +361,7 @@ def addressed(raw: bytes) -> Address:
     try:
         envelope = parse_envelope(raw)
         payload = _parse(envelope)
+        claim = _claim(payload, envelope)
     except ProtocolError:
         return Address()
-    claim = _claim(payload, len(envelope.signatures))
     return Address(claim.owner, claim.peer, payload.header.thread, envelope.mid)

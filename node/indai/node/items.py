@@ -9,7 +9,7 @@ from typing import Any
 
 from indai.node.inbound import Inbound
 from indai.node.outbox import Outgoing
-from indai.protocol.messages import Terms, Wish
+from indai.protocol.messages import MeetWish, Terms, Wish
 from indai.protocol.party_state import OwnerActs
 
 
@@ -60,6 +60,16 @@ class Start(Item):
     wish: Wish | Terms = field(kw_only=True)
     request_id: str = field(kw_only=True)
     supersedes: bytes = field(default=b"", kw_only=True)  # mid of the commitment whose place this is to take
+
+
+@dataclass(slots=True, eq=False)
+class Convene(Item):
+    """The owner wants to meet several; `algorithm` finds the slot."""
+
+    peers: tuple[str, ...] = field(kw_only=True)
+    wish: MeetWish = field(kw_only=True)
+    request_id: str = field(kw_only=True)
+    algorithm: str = field(kw_only=True)
 
 
 @dataclass(slots=True, eq=False)

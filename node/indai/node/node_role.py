@@ -27,17 +27,18 @@ from indai.node import auth
 from indai.node.a2a_agents import NodeAgents
 from indai.node.accounts import Accounts
 from indai.node.agents import Agents
-from indai.node.batch import Context
 from indai.node.calendar.dav import open_session
 from indai.node.calendar_changes import CalendarChanges
 from indai.node.calendar_service import CalendarServicer
 from indai.node.clock import DatabaseClock
 from indai.node.commerce import Commerce
+from indai.node.context import Context
 from indai.node.edge_role import Desk
 from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exchange_role import open_exchange
 from indai.node.exporting import Exporter
+from indai.node.group_service import GroupServicer
 from indai.node.handshakes import Handshakes
 from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
@@ -70,6 +71,7 @@ from indai.runtime.tierstore import TierStore
 from indai.tlog.append import take_over
 from indai.v1 import (
     calendar_pb2_grpc,
+    group_pb2_grpc,
     ledger_pb2,
     llm_pb2_grpc,
     memory_pb2_grpc,
@@ -245,6 +247,11 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 Service(
                     owner_pb2_grpc.add_OwnerServiceServicer_to_server,
                     owners,
+                    auth.owners(agents.owner_of_token),
+                ),
+                Service(
+                    group_pb2_grpc.add_GroupServiceServicer_to_server,
+                    GroupServicer(store, engine, ledger.origin),
                     auth.owners(agents.owner_of_token),
                 ),
                 Service(

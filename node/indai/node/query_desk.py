@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from indai.client.resolver import Resolver
 from indai.node import compose
 from indai.node.agents import Agents
+from indai.node.ballots import Ballots
 from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
 from indai.node.contents import Contents
@@ -26,6 +27,7 @@ from indai.node.stages import Stages
 from indai.node.store import Store
 from indai.node.throttle import Throttle
 from indai.protocol import header
+from indai.protocol.ballots import BallotQuery, CallQuery
 from indai.protocol.bodies import MAX_SENTENCE, RejectBody
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.kinds.share import ShareTerms
@@ -103,6 +105,7 @@ class QueryDesk:
         self._acquaintances = acquaintances
         self._clock = clock
         self._prices = prices
+        self._ballots = Ballots(host, agents, store)
         self._minute = Throttle(PER_MINUTE, MINUTE_MS)
         self._looks = Throttle(LOOKS_PER_HOUR, 60 * MINUTE_MS)
 
@@ -140,8 +143,10 @@ class QueryDesk:
                 if not self._looks.admits((owner, peer, "price"), now_ms):
                     return _refusal("RATE_LIMITED")
                 return await self._prices(owner, peer, asked)
-            case _:
-                return _refusal("UNSUPPORTED")
+            case CallQuery() as call:
+                return await self._ballots.windows(owner, peer, call, now_ms)
+            case BallotQuery() as ballot:
+                return await self._ballots.ordinals(owner, peer, ballot, now_ms)
 
     async def _agreed(self, owner: str, peer: str, mid: bytes) -> _Agreed | None:
         """The commitment, if it is one of these two and not erased."""

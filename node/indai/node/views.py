@@ -12,17 +12,20 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from indai.node.inbound import PAYLOADS
 from indai.node.kinds import words
 from indai.protocol.envelope import parse_envelope
+from indai.protocol.group import signing
 from indai.protocol.kinds.meet import MEET
 from indai.protocol.lifecycle import History, State
 from indai.protocol.messages import (
+    AnswerBody,
     EventBody,
     HoldBody,
     Message,
+    QueryBody,
     ReceiptBody,
     RejectBody,
+    RelayBody,
     Terms,
     Wish,
-    describe,
 )
 from indai.protocol.party_state import Phase, Side
 from indai.protocol.quoting import quoted
@@ -130,7 +133,7 @@ def read(raw: bytes) -> Message:
     """A message out of our own tables, which was verified before it was stored."""
     envelope = parse_envelope(raw)
     payload = strict_parse(PAYLOADS[envelope.kind], envelope.payload)
-    return describe(payload, mid=envelope.mid, signatures=len(envelope.signatures))
+    return signing.read(payload, envelope)
 
 
 def approval(row: Row, code_length: int) -> owner_pb2.Approval:
@@ -177,5 +180,11 @@ def _words(seen: Message, zone: ZoneInfo) -> str:
             return f"{asked}{event.kind.value}" + (f", {said}" if said else "")
         case RejectBody() as reject:
             return f"{reject.reason}: {quoted(reject.sentence)}" if reject.sentence else reject.reason
+        case QueryBody() as query:
+            return words.asked(query.about)
+        case AnswerBody() as answer:
+            return words.told(answer.told)
+        case RelayBody():
+            return "the message before it, to one of several"
         case _:
             return "taken back"

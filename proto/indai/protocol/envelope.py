@@ -107,6 +107,11 @@ def cosign(envelope: Envelope, key: SigningKey) -> Envelope:
     return _build(envelope.payload_type, envelope.payload, (*envelope.signatures, added))
 
 
+def countersigned(envelope: Envelope, signatures: Sequence[Signature]) -> Envelope:
+    """The same payload under these signatures, made elsewhere: same `mid`, new `raw`. Nothing is verified."""
+    return _build(envelope.payload_type, envelope.payload, tuple(signatures))
+
+
 def verify_signature(envelope: Envelope, index: int, public_key: bytes) -> None:
     """Check signature `index` with the registry's key for its signer; raises ProtocolError(BAD_SIGNATURE)."""
     if not 0 <= index < len(envelope.signatures):

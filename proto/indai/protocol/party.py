@@ -53,6 +53,7 @@ from indai.protocol.party_state import (
     OwnerConvenes,
     OwnerStarts,
     OwnerWithdraws,
+    PeerRefused,
     Phase,
     Question,
     Received,
@@ -119,6 +120,8 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
             return _owner_withdraws(side)
         case Tick():
             return _tick(side, now_ms)
+        case PeerRefused():
+            return side, ()
 
 
 def wakes_at(side: Side) -> int | None:

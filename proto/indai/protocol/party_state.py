@@ -110,6 +110,14 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerRefused:
+    """The node of member `subject` has refused a message of ours for good."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostAnswers:
     """The answer to a Consult.
 
@@ -174,6 +182,7 @@ Event: TypeAlias = (
     OwnerStarts
     | OwnerConvenes
     | Received
+    | PeerRefused
     | HostAnswers
     | OwnerAnswers
     | OwnerWithdraws

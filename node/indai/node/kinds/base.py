@@ -70,6 +70,7 @@ class Deal:
     terms: Terms
     prefix: str
     now_ms: int
+    attendees: tuple[str, ...] = ()  # of several: all their handles, the offerer first
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,14 +60,15 @@ class Meetings(KindModule):
 
 def _event(deal: Deal, *, cancelled: bool) -> EffectRow:
     terms = _terms(deal.terms)
+    others = [handle for handle in deal.attendees if handle != deal.owner]
     doc = {
         "uid": terms.ical_uid,
         "start_ms": terms.start_ms,
         "end_ms": terms.end_ms,
         "summary": deal.prefix + terms.title,
         "organizer": deal.offerer,
-        "attendees": [deal.owner, deal.peer],
-        "description": f"Agreed by your agent with {deal.peer}.",
+        "attendees": list(deal.attendees) or [deal.owner, deal.peer],
+        "description": f"Agreed by your agent with {', '.join(others) or deal.peer}.",
         "location": terms.place,
         "stamp_ms": deal.now_ms,
         "sequence": int(cancelled),

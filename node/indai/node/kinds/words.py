@@ -6,6 +6,9 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from indai.node.kinds.money import spoken
+from indai.protocol import queries
+from indai.protocol.ballots import BallotAnswer, BallotQuery, CallQuery
+from indai.protocol.bodies import RejectBody
 from indai.protocol.kinds.ask import AskTerms, AskWish, RequestTerms, RequestWish
 from indai.protocol.kinds.base import Terms, Wish
 from indai.protocol.kinds.book import BookTerms, BookWish
@@ -173,3 +176,27 @@ def _alone(terms: Terms, zone: ZoneInfo) -> list[str]:
     if isinstance(terms, MeetTerms | BookTerms) and terms.due_ms:
         lines.append(f"  due {moment(terms.due_ms, zone)}")
     return lines
+
+
+def asked(about: queries.About) -> str:
+    """What a query asks, counted: its times stand in the signed bytes."""
+    match about:
+        case CallQuery(wish, _):
+            return f"asks for times within {len(wish.windows)} windows"
+        case BallotQuery() as ballot:
+            return f"asks how well {len(ballot.slots)} times suit"
+        case _:
+            return "asks"
+
+
+def told(said: queries.Told) -> str:
+    """What an answer says, counted."""
+    match said:
+        case queries.WindowsAnswer(windows):
+            return f"names {len(windows)} windows"
+        case BallotAnswer(ordinals):
+            return "says " + ", ".join(word.name.lower() for word in ordinals)
+        case RejectBody(reason, sentence):
+            return f"{reason}: {quoted(sentence)}" if sentence else reason
+        case _:
+            return "answers"

@@ -50,6 +50,7 @@ from indai.protocol.party_state import (
     OwnerActs,
     OwnerConvenes,
     OwnerWithdraws,
+    PeerRefused,
     Phase,
     Question,
     Received,
@@ -98,6 +99,10 @@ def step(side: Side, event: Event, now_ms: int) -> Next:
             return _sent(side, message, now_ms)
         case Received(message, signature):
             return _receive(side, message, signature, now_ms)
+        case PeerRefused(subject, reason):
+            if side.phase.ended:
+                return side, ()
+            return _fail(side, Phase.REJECTED, reason, (subject,), "Not everybody can be asked.")
         case OwnerActs():
             if side.life is None:
                 what = "There is no commitment here yet."

@@ -1,0 +1,82 @@
+"""What a coordinator of several is told: a few windows, or one word for each slot, by policy and calendar.
+
+Nothing is held. What was told is counted in the owner's journal. A question that comes again is answered
+again, by what is free then.
+"""
+
+from __future__ import annotations
+
+from indai.node.agents import Agents
+from indai.node.host import Host
+from indai.node.store import Store
+from indai.protocol.ballots import BallotAnswer, BallotQuery, CallQuery, Ordinal
+from indai.protocol.bodies import RejectBody
+from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.messages import DAY_MS, MeetTerms
+from indai.protocol.queries import Told, WindowsAnswer
+from indai.v1 import policy_pb2
+
+_DENIED = RejectBody("POLICY_DENIED", "That can't be arranged.")
+
+
+class Ballots:
+    """Answers for every owner of this node."""
+
+    def __init__(self, host: Host, agents: Agents, store: Store) -> None:
+        self._host, self._agents, self._store = host, agents, store
+
+    async def windows(self, owner: str, peer: str, call: CallQuery, now_ms: int) -> Told:
+        """A few windows, best first. Where the owner would have to be asked, none: that is for the offer."""
+        held = await self._held(owner, peer, call.attendees, now_ms)
+        found = await self._host.wish(owner, peer, call.wish, held, outgoing=False)
+        if found.outcome == policy_pb2.OUTCOME_REFUSE and found.reason != "NO_COMMON_SLOT":
+            await self._note(owner, peer, "POLICY_DENIED", "was told no time", len(call.attendees), now_ms)
+            return _DENIED
+        permitted = found.outcome == policy_pb2.OUTCOME_PERMIT and found.wish is not None
+        windows = getattr(found.wish, "windows", ()) if permitted else ()
+        told = f"was told {len(windows)} windows"
+        await self._note(owner, peer, "WINDOWS", told, len(call.attendees), now_ms)
+        return WindowsAnswer(tuple(windows))
+
+    async def ordinals(self, owner: str, peer: str, ballot: BallotQuery, now_ms: int) -> Told:
+        """One word for each slot: what the owner would have to be asked about is to be avoided."""
+        held = await self._held(owner, peer, ballot.attendees, now_ms)
+        said, denied, wish = [], 0, ballot.wish
+        for slot in ballot.slots:
+            terms = MeetTerms(slot.start_ms, slot.end_ms, wish.title, wish.place, "ballot")
+            found = await self._host.terms(owner, peer, terms, held, outgoing=False)
+            denied += found.reason == "POLICY_DENIED"
+            if found.outcome == policy_pb2.OUTCOME_PERMIT:
+                likes = self._host.likes(owner, slot.start_ms, slot.end_ms)
+                said.append(Ordinal.YES if likes else Ordinal.OK)
+            else:
+                said.append(Ordinal.AVOID if found.outcome == policy_pb2.OUTCOME_ASK else Ordinal.NO)
+        count = len(ballot.attendees)
+        if denied == len(said):
+            await self._note(owner, peer, "POLICY_DENIED", "was told nothing", count, now_ms)
+            return _DENIED
+        await self._note(owner, peer, "ORDINALS", f"was told how {len(said)} times suit", count, now_ms)
+        return BallotAnswer(tuple(said))
+
+    async def _held(
+        self, owner: str, peer: str, attendees: tuple[str, ...], now_ms: int
+    ) -> dict[bytes, tuple[int, int]]:
+        """What the owner has promised, for a coordinator that names itself first and the owner after it."""
+        if attendees[0] != peer or owner not in attendees[1:]:
+            what = "A coordinator names itself first, and whom it asks among the others."
+            raise ProtocolError(Reason.MALFORMED, what, rule="QRY-01")
+        await self._agents.get(owner).calendar.refresh()
+        return (await self._store.load([owner], [], [owner], now_ms - 2 * DAY_MS)).reserved[owner].slots
+
+    async def _note(self, owner: str, peer: str, reason: str, told: str, count: int, now_ms: int) -> None:
+        """The owner's own account of what was disclosed to whom (GRP-06)."""
+        async with self._store.scope(owner) as connection:
+            await connection.execute(
+                "INSERT INTO node.journal (owner, at_ms, peer, event, reason, words)"
+                " VALUES ($1, $2, $3, 'disclosed', $4, $5)",
+                owner,
+                now_ms,
+                peer,
+                reason,
+                f"{peer} {told}, for a meeting of {count}.",
+            )

@@ -1,0 +1,203 @@
+"""Five agents on three nodes meet: one commitment with five signatures, five calendars, three ledgers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from indai.client.audit import audit
+from indai.client.channels import plain_channel
+from indai.protocol.envelope import parse_envelope
+from indai.protocol.errors import IndaiError, Reason
+from indai.v1 import group_pb2, negotiation_pb2, owner_pb2
+from indai.v1.group_pb2_grpc import GroupServiceStub
+
+from tests.service.node.lives import is_cancelled, until
+from tests.service.node.test_meeting import messages
+from tests.service.node.world import Node, Owner, World, now_ms, world
+
+if TYPE_CHECKING:
+    from indai.v1.group_pb2_grpc import GroupServiceAsyncStub
+
+HOUR, DAY = 3_600_000, 86_400_000
+OPEN = "version: 1\ntimezone: Asia/Kolkata\nrules:\n  - allow: meet\n    with: anyone\n"
+ASKS = "version: 1\ntimezone: Asia/Kolkata\nrules:\n  - ask: meet\n    with: anyone\n"
+NEVER = "version: 1\ntimezone: Asia/Kolkata\nrules:\n  - allow: meet\n    with: ind.ai/nobody\n"
+NAMES = ("anu", "bala", "chitra", "dev", "esha")
+
+
+@dataclass
+class Five:
+    """anu and bala on node-a, chitra and dev on node-b, esha (and those of single tests) on node-c."""
+
+    world: World
+    nodes: dict[str, Node]
+    owners: dict[str, Owner]
+
+    async def more(self, name: str, policy: str) -> Owner:
+        if name not in self.owners:
+            self.nodes[name] = self.nodes["esha"]
+            self.owners[name] = await self.nodes["esha"].agent(f"ind.ai/{name}", policy)
+        return self.owners[name]
+
+    def groups(self, name: str) -> GroupServiceAsyncStub:
+        address = self.nodes[name].info.addresses["owner"]
+        return GroupServiceStub(plain_channel(address, token=self.owners[name].token))
+
+    async def meet(self, *others: str, title: str = "Plan", algorithm: str = "") -> owner_pb2.Thread:
+        """anu asks the others, and waits until it rests."""
+        request = group_pb2.StartGroupRequest(
+            request_id=str(uuid.uuid4()),
+            peers=[f"ind.ai/{name}" for name in others],
+            title=title,
+            duration_minutes=30,
+            algorithm=algorithm,
+        )
+        request.start_time.FromMilliseconds(now_ms() + DAY)
+        request.end_time.FromMilliseconds(now_ms() + 12 * DAY)
+        started = await self.groups("anu").StartGroup(request)
+        return await self.owners["anu"].rest(started.thread.thread_id)
+
+    async def group(self, thread: owner_pb2.Thread) -> group_pb2.GetGroupResponse:
+        request = group_pb2.GetGroupRequest(thread_id=thread.thread_id)
+        return await self.groups("anu").GetGroup(request)
+
+    async def threads(self, *names: str) -> dict[str, owner_pb2.Thread]:
+        """Each one's newest thread, when it rests."""
+        found = {}
+        for name in names:
+            owner = self.owners[name]
+            listed = (await owner.stub.ListThreads(owner_pb2.ListThreadsRequest())).threads
+            found[name] = await owner.rest(listed[0].thread_id)
+        return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def five(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Five]:
+    base: Path = tmp_path_factory.mktemp("five")
+    async with (
+        world(base) as registry,
+        registry.node("node-a") as a,
+        registry.node("node-b") as b,
+        registry.node("node-c") as c,
+    ):
+        nodes = dict(zip(NAMES, (a, a, b, b, c), strict=True))
+        owners = {name: await nodes[name].agent(f"ind.ai/{name}", OPEN) for name in NAMES}
+        yield Five(registry, nodes, owners)
+
+
+def has_ended(thread: owner_pb2.Thread) -> bool:
+    return thread.state not in (
+        owner_pb2.THREAD_STATE_ON_HOLD,
+        owner_pb2.THREAD_STATE_NEGOTIATING,
+        owner_pb2.THREAD_STATE_AWAITING_RECEIPT,
+    )
+
+
+async def test_five_sign_one_commitment_and_every_calendar_names_all(five: Five) -> None:
+    thread = await five.meet(*NAMES[1:])
+    assert thread.state == owner_pb2.THREAD_STATE_COMMITTED, thread
+    seen = await five.threads(*NAMES)
+    assert {each.commitment_mid for each in seen.values()} == {thread.commitment_mid}
+    assert {each.state for each in seen.values()} == {owner_pb2.THREAD_STATE_COMMITTED}
+    assert len({each.start_time.seconds for each in seen.values()}) == 1
+    received = [m for m in await messages(five.owners["esha"], thread.thread_id) if m.move == "RECEIPT"]
+    receipt = negotiation_pb2.Receipt.FromString(parse_envelope(received[0].envelope).payload)
+    assert len(parse_envelope(receipt.commitment).signatures) == 5
+    for name in NAMES:
+        calendars = five.nodes[name].data / "calendars"
+        text = "".join(path.read_text() for path in calendars.rglob("*.ics") if name in path.name)
+        unfolded = text.replace("\r\n ", "")
+        assert all(f"ind.ai/{other}" in unfolded for other in NAMES), (name, unfolded)
+
+
+@pytest.mark.rule("GRP-06")
+async def test_the_account_says_what_was_disclosed_to_whom_within_twelve_exchanges(five: Five) -> None:
+    thread = await five.meet(*NAMES[1:], title="Account")
+    account = await five.group(thread)
+    assert [member.handle for member in account.members] == [f"ind.ai/{name}" for name in NAMES[1:]]
+    assert sum(member.exchanges for member in account.members) == 12
+    assert account.rounds == 2
+    assert all(member.signed and member.told_slots and member.heard_windows for member in account.members)
+    lines = (await five.owners["dev"].stub.ListJournal(owner_pb2.ListJournalRequest())).entries
+    told = [line.words for line in lines if line.event == "disclosed"]
+    assert told[0].startswith("ind.ai/anu was told how")
+    assert told[0].endswith("for a meeting of 5.")
+
+
+async def test_whose_policy_forbids_it_is_named_and_nobody_is_held_up(five: Five) -> None:
+    await five.more("never", NEVER)
+    thread = await five.meet("bala", "chitra", "never", title="Refused")
+    assert thread.state == owner_pb2.THREAD_STATE_REJECTED
+    assert "ind.ai/never" in thread.words
+    account = await five.group(thread)
+    assert [member.handle for member in account.members if member.prevented] == ["ind.ai/never"]
+
+
+async def test_a_member_asks_its_owner_and_then_all_are_agreed(five: Five) -> None:
+    asks = await five.more("asks", ASKS)
+    thread = await five.meet("chitra", "asks", title="Asked")
+    assert thread.state == owner_pb2.THREAD_STATE_ON_HOLD
+    assert [m.handle for m in (await five.group(thread)).members if m.asking_owner] == ["ind.ai/asks"]
+    (question,) = (await asks.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    await asks.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=True))
+    done = await until(five.owners["anu"], thread.thread_id, has_ended)
+    assert done.state == owner_pb2.THREAD_STATE_COMMITTED
+
+
+async def test_a_member_whose_owner_says_no_releases_all(five: Five) -> None:
+    asks = await five.more("asks", ASKS)
+    thread = await five.meet("chitra", "asks", title="Declined")
+    (question,) = (await asks.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    await asks.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=False))
+    done = await until(five.owners["anu"], thread.thread_id, has_ended)
+    assert (done.state, done.reason) == (owner_pb2.THREAD_STATE_REJECTED, "DECLINED")
+    assert "ind.ai/asks" in done.words
+    released = await until(five.owners["chitra"], thread.thread_id, has_ended)
+    assert released.state == owner_pb2.THREAD_STATE_WITHDRAWN
+
+
+@pytest.mark.parametrize("who", ["anu", "dev"])
+async def test_whoever_cancels_in_time_cancels_it_for_all(five: Five, who: str) -> None:
+    thread = await five.meet("chitra", "dev", "esha", title=f"Cancelled by {who}")
+    await five.threads("anu", "chitra", "dev", "esha")
+    await five.owners[who].stub.CancelCommitment(
+        owner_pb2.CancelCommitmentRequest(thread_id=thread.thread_id, sentence="I am ill")
+    )
+    for name in ("anu", "chitra", "dev", "esha"):
+        await until(five.owners[name], thread.thread_id, is_cancelled)
+
+
+@pytest.mark.parametrize("algorithm", ["narrowing", "slots"])
+async def test_other_algorithms_agree_too(five: Five, algorithm: str) -> None:
+    thread = await five.meet("bala", "esha", title=algorithm, algorithm=algorithm)
+    assert thread.state == owner_pb2.THREAD_STATE_COMMITTED
+
+
+async def test_the_audit_of_all_ledgers_finds_every_signature(five: Five, tmp_path: Path) -> None:
+    thread = await five.meet("chitra", "esha", title="Audited")
+    await five.threads("anu", "chitra", "esha")
+    exports = []
+    for name in ("anu", "chitra", "esha"):
+        path = tmp_path / f"{name}.jsonl"
+        with path.open("wb") as file:
+            async for part in five.owners[name].stub.ExportOwner(owner_pb2.ExportOwnerRequest()):
+                file.write(part.lines)
+        exports.append(path)
+    registry = await five.world.mirror(tmp_path / "registry.jsonl")
+    report = audit(exports, registry, five.world.policy.policy)
+    assert [finding.to_json() for finding in report.findings] == []
+    verdicts = {each.mid: each.verdict.name for each in report.commitments}
+    assert verdicts[thread.commitment_mid] == "VALID"
+
+
+async def test_nobody_is_asked_twice_or_asks_themselves(five: Five) -> None:
+    for others in (("bala",), ("bala", "bala"), ("anu", "bala")):
+        with pytest.raises(IndaiError) as caught:
+            await five.meet(*others)
+        assert caught.value.reason is Reason.INVALID_ARGUMENT
