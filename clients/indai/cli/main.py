@@ -37,6 +37,7 @@ SECTIONS = {
         "ask": "indai.cli.asking:ask",
         "request": "indai.cli.asking:request",
         "requests": "indai.cli.asking:requests",
+        "group": "indai.cli.group:group",
         "threads": "indai.cli.threads:threads",
         "commitments": "indai.cli.commitments:commitments",
         "reschedule": "indai.cli.reschedule:reschedule",

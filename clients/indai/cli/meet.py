@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -14,8 +15,9 @@ from indai.cli.output import Page, emit, note
 from indai.cli.session import Owner, now_ms, owner_session
 from indai.cli.words import length, milliseconds, span, stamp, state, thread_json
 from indai.node.calendar.period import Period, fit_period, parse_period
+from indai.protocol.group.algorithms import ALGORITHMS, DEFAULT
 from indai.protocol.handles import Handle
-from indai.v1 import owner_pb2
+from indai.v1 import group_pb2, owner_pb2
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
@@ -24,8 +26,12 @@ WAIT_S = 60.0
 RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
 
 
-@command("meet", 'indai meet ind.ai/bob --for 30m --when "this week" --about "Lunch" --as ind.ai/alice')
-@click.argument("peer")
+@command(
+    "meet",
+    'indai meet ind.ai/bob --for 30m --when "this week" --about "Lunch" --as ind.ai/alice',
+    "indai meet ind.ai/bob ind.ai/carol ind.ai/dev --for 30m --about Plan",
+)
+@click.argument("peers", metavar="PEER...", nargs=-1, required=True)
 @click.option("--for", "duration", metavar="LENGTH", required=True, help="Like 30m or 1h30m.")
 @click.option(
     "--when",
@@ -37,44 +43,94 @@ RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
 )
 @click.option("--about", "title", metavar="TEXT", required=True, help="What it is about; the peer reads it.")
 @click.option("--place", metavar="TEXT", default="", help="A place or a link.")
+@click.option(
+    "--by",
+    "algorithm",
+    type=click.Choice([*ALGORITHMS]),
+    default=DEFAULT,
+    show_default=True,
+    help="With several: how the slot is found.",
+)
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow the thread until it rests.")
 @as_option
 def meet(
-    home: Home, acting: str, peer: str, duration: str, words: str, title: str, place: str, wait: bool
+    home: Home,
+    acting: str,
+    peers: tuple[str, ...],
+    duration: str,
+    words: str,
+    title: str,
+    place: str,
+    algorithm: str,
+    wait: bool,
 ) -> None:
-    """Ask PEER's agent for a meeting.
+    """Ask PEER's agent, or those of several, for a meeting.
 
     Your policy and calendar decide what is offered, theirs what is answered;
-    the agreed meeting is written into both calendars.
+    the agreed meeting is written into every calendar. With several it stands
+    when all have signed: see `indai group show`.
     """
-    Handle.parse(peer)
-    minutes = length(duration)
-    thread, zone, period = run(_meet(home, acting, peer, minutes, words, title, place, wait))
+    for peer in peers:
+        Handle.parse(peer)
+    wanted = Wanted(peers, length(duration), words, title, place, algorithm)
+    thread, zone, period = run(_meet(home, acting, wanted, wait=wait))
     value = thread_json(thread) | {"period": period.words, "time_zone": zone.key}
     emit(value, lambda page: show_outcome(page, thread, zone))
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    peers: tuple[str, ...]
+    minutes: int
+    words: str
+    title: str
+    place: str
+    algorithm: str
+
+
 async def _meet(
-    home: Home, acting: str, peer: str, minutes: int, words: str, title: str, place: str, wait: bool
+    home: Home, acting: str, wanted: Wanted, *, wait: bool
 ) -> tuple[owner_pb2.Thread, ZoneInfo, Period]:
     async with owner_session(home, acting) as owner:
         zone = await owner.zone()
+        words, minutes = wanted.words, wanted.minutes
         period = fit(words, minutes, now_ms(), zone)
         moved = "" if period.words == " ".join(words.lower().split()) else f" ({words!r} has no room left)"
-        note(f"{owner.handle} asks {peer} for {minutes} min {period.words}{moved}")
-        request = owner_pb2.StartMeetRequest(
-            request_id=str(uuid.uuid4()),
-            peer=peer,
-            title=title,
-            duration_minutes=minutes,
-            start_time=stamp(period.start_ms),
-            end_time=stamp(period.end_ms),
-            place=place,
-        )
-        thread = (await owner.stub.StartMeet(request)).thread
+        asked = ", ".join(wanted.peers)
+        note(f"{owner.handle} asks {asked} for {minutes} min {period.words}{moved}")
+        thread = await _start(owner, wanted, period)
         if wait:
             thread = await follow(owner, thread)
         return thread, zone, period
+
+
+async def _start(owner: Owner, wanted: Wanted, period: Period) -> owner_pb2.Thread:
+    """With one peer a thread of two, with several a meeting of several."""
+    request_id, start, end = str(uuid.uuid4()), stamp(period.start_ms), stamp(period.end_ms)
+    if len(wanted.peers) == 1:
+        request = owner_pb2.StartMeetRequest(
+            request_id=request_id,
+            peer=wanted.peers[0],
+            title=wanted.title,
+            duration_minutes=wanted.minutes,
+            start_time=start,
+            end_time=end,
+            place=wanted.place,
+        )
+        return (await owner.stub.StartMeet(request)).thread
+    several = group_pb2.StartGroupRequest(
+        request_id=request_id,
+        peers=wanted.peers,
+        title=wanted.title,
+        duration_minutes=wanted.minutes,
+        start_time=start,
+        end_time=end,
+        place=wanted.place,
+        algorithm=wanted.algorithm,
+    )
+    return (await owner.groups.StartGroup(several)).thread
 
 
 async def follow(owner: Owner, thread: owner_pb2.Thread, wait_s: float = WAIT_S) -> owner_pb2.Thread:
