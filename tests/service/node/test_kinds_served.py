@@ -14,8 +14,8 @@ from typing import Any
 import asyncpg
 import pytest
 import pytest_asyncio
-from indai.node import batch, owner_service
-from indai.node.conversation import Desk
+from indai.node import owner_service, several
+from indai.node.desk import Desk
 from indai.node.kinds.served import INTENTS, SERVED, by_kind
 from indai.protocol.envelope import payload_type, seal
 from indai.protocol.errors import IndaiError, Reason
@@ -72,7 +72,7 @@ async def test_a_peer_is_told_in_signed_words_what_is_not_served(
     _, model = await scene.ask("Model")
     header = scene.header(model)
     header.in_reply_to, header.thread = b"", header.id
-    monkeypatch.setattr(batch, "Desk", lambda *desk: replace(Desk(*desk), kinds={}))
+    monkeypatch.setattr(several, "Desk", lambda *desk: replace(Desk(*desk), kinds={}))
     propose = negotiation_pb2.Propose(pay=PAY.to_pb())
     move = negotiation_pb2.Move(header=header, propose=propose)
     result = await scene.say(seal(payload_type("move"), move.SerializeToString(), [scene.eve.key]))
