@@ -94,7 +94,7 @@ class Conversation:
             if module is not None:
                 module.check_offer(message)
         before = draft.state.side if draft.state else None
-        event = Received(message, inbound.signature)
+        event = Received(message, inbound.signature, inbound.peer_key)
         side, effects = step(before, event, draft.now_ms)
         if before is None:
             self._open(side, event)

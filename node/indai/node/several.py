@@ -66,7 +66,10 @@ def _desk(context: Context, draft: Draft, peer: str) -> Desk:
             what = f"{handle} belongs to another subject than this thread began with."
             raise Unavailable(Reason.UNKNOWN_PEER, what)
         key = agent.signing_key(own, draft.now_ms, intent_of(draft.thread))
-        seen = "" if side and side.group else draft.thread.columns["peer_key"]
+        # The key that the other has answered with: its node holds that one, whatever others its record names.
+        seen = draft.thread.columns["peer_key"]
+        if side and side.group:
+            seen = dict(side.group.keys).get(other.subject_id, "")
         return Letterhead(
             context.resolver.policy.network, own, other, seen or newest_key(other), key, own.head
         )

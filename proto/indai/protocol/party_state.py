@@ -103,10 +103,12 @@ class OwnerConvenes:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A verified message of the peer. `signature`, of a vote on a commitment of several: the voter's own."""
+    """A verified message of the peer, signed with the key whose id is `key`. `signature`, of a vote on a
+    commitment of several: the voter's own."""
 
     message: Message
     signature: bytes = b""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from indai.client.audit import audit
 from indai.client.channels import plain_channel
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, Reason
@@ -177,23 +176,6 @@ async def test_whoever_cancels_in_time_cancels_it_for_all(five: Five, who: str) 
 async def test_other_algorithms_agree_too(five: Five, algorithm: str) -> None:
     thread = await five.meet("bala", "esha", title=algorithm, algorithm=algorithm)
     assert thread.state == owner_pb2.THREAD_STATE_COMMITTED
-
-
-async def test_the_audit_of_all_ledgers_finds_every_signature(five: Five, tmp_path: Path) -> None:
-    thread = await five.meet("chitra", "esha", title="Audited")
-    await five.threads("anu", "chitra", "esha")
-    exports = []
-    for name in ("anu", "chitra", "esha"):
-        path = tmp_path / f"{name}.jsonl"
-        with path.open("wb") as file:
-            async for part in five.owners[name].stub.ExportOwner(owner_pb2.ExportOwnerRequest()):
-                file.write(part.lines)
-        exports.append(path)
-    registry = await five.world.mirror(tmp_path / "registry.jsonl")
-    report = audit(exports, registry, five.world.policy.policy)
-    assert [finding.to_json() for finding in report.findings] == []
-    verdicts = {each.mid: each.verdict.name for each in report.commitments}
-    assert verdicts[thread.commitment_mid] == "VALID"
 
 
 async def test_nobody_is_asked_twice_or_asks_themselves(five: Five) -> None:

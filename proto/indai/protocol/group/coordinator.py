@@ -97,8 +97,8 @@ def step(side: Side, event: Event, now_ms: int) -> Next:
             return _host_answers(side, event, now_ms)
         case Sent(message):
             return _sent(side, message, now_ms)
-        case Received(message, signature):
-            return _receive(side, message, signature, now_ms)
+        case Received(message, signature, key):
+            return _receive(side, message, signature, key, now_ms)
         case PeerRefused(subject, reason):
             if side.phase.ended:
                 return side, ()
@@ -210,14 +210,14 @@ def _sent(side: Side, message: Message, now_ms: int) -> Next:
 # What members send
 
 
-def _receive(side: Side, message: Message, signature: bytes, now_ms: int) -> Next:
+def _receive(side: Side, message: Message, signature: bytes, key: str, now_ms: int) -> Next:
     group = _group(side)
     if group.knows(message):
         return side, ()
     if message.thread != side.thread_id or message.sender not in group.subjects:
         what = "The message is of nobody who was asked."
         raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="GRP-01")
-    heard = replace(side, group=group.hear(message))
+    heard = replace(side, group=group.hear(message, key))
     match message.move:
         case Move.ANSWER:
             return _answered(heard, message, now_ms)

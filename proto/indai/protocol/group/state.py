@@ -47,7 +47,8 @@ class Group:
 
     `queue` is what is still to be sent in this transaction, `open` what waits for an answer until
     `until_ms`, `rounds` how many rounds of questions there were, `blocked` the handles of those without whom
-    it might have come about, `heard` the identities of what has arrived.
+    it might have come about, `heard` the identities of what has arrived, `keys` by subject the id of the key
+    that a member has answered with: the one it is to sign with.
     """
 
     handle: str
@@ -64,6 +65,7 @@ class Group:
     holding: frozenset[str] = frozenset()
     blocked: tuple[str, ...] = ()
     heard: frozenset[tuple[bytes, str, str]] = frozenset()
+    keys: tuple[tuple[str, str], ...] = ()
 
     @property
     def attendees(self) -> tuple[str, ...]:
@@ -83,9 +85,10 @@ class Group:
         """Of these members."""
         return tuple(member.handle for member in self.members if member.subject in subjects)
 
-    def hear(self, message: Message) -> Group:
-        """The message is known from now on."""
-        return replace(self, heard=self.heard | {_identity(message)})
+    def hear(self, message: Message, key: str) -> Group:
+        """The message is known from now on, and the key of its sender."""
+        keys = dict(self.keys) | {message.sender: key}
+        return replace(self, heard=self.heard | {_identity(message)}, keys=tuple(sorted(keys.items())))
 
     def knows(self, message: Message) -> bool:
         """Whether it has arrived before."""
@@ -134,6 +137,7 @@ class Group:
             "votes": [[subject, signature.hex()] for subject, signature in self.votes],
             "holding": sorted(self.holding),
             "blocked": list(self.blocked),
+            "keys": dict(self.keys),
             "heard": sorted([mid.hex(), move, sender] for mid, move, sender in self.heard),
         }
 
@@ -158,6 +162,7 @@ class Group:
             frozenset(fields["holding"]),
             tuple(fields["blocked"]),
             frozenset((bytes.fromhex(mid), move, sender) for mid, move, sender in fields["heard"]),
+            tuple(sorted(fields["keys"].items())),
         )
 
 
