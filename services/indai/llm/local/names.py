@@ -1,0 +1,68 @@
+"""Finds who a message is about: handles first, else words that no list knows, beside a word that goes with
+people ("with", "ke saath", "को", "'s") or in capital letters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from indai.llm.local.words import Token
+
+_JOINS = ("and", "comma")
+_BESIDE_NAMES = {"day", "ask", "oclock"}
+_NOT_AFTER = frozenset({"the", "a", "an", "my", "our", "this"})
+
+
+def person(said: Sequence[Token]) -> str:
+    """Handle or name, in small letters; several with ", " between; "" if nobody is named."""
+    handles = [token.means["handle"] for token in said if "handle" in token.means]
+    if handles:
+        return ", ".join(dict.fromkeys(handles))
+    groups = sorted(_groups(said), key=lambda group: -_score(said, *group))
+    if not groups or not _score(said, *groups[0]):
+        return ""
+    return ", ".join(_names(said[slice(*groups[0])]))
+
+
+def _groups(said: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """From and to of every run of names: "Dr Rao", "Sam and Tina"."""
+    at = 0
+    while at < len(said):
+        end = at
+        while end < len(said) and _continues(said, at, end):
+            end += 1
+        if end > at and any(token.unknown() for token in said[at:end]):
+            yield at, end
+        at = max(end, at + 1)
+
+
+def _continues(said: Sequence[Token], start: int, at: int) -> bool:
+    token = said[at]
+    if token.unknown() or "title" in token.means:
+        return True
+    follows = at + 1 < len(said) and (said[at + 1].unknown() or "title" in said[at + 1].means)
+    return start < at and follows and any(join in token.means for join in _JOINS)
+
+
+def _score(said: Sequence[Token], start: int, end: int) -> int:
+    before = said[start - 1] if start else None
+    after = said[end] if end < len(said) else None
+    if before and before.said in _NOT_AFTER:
+        return 0
+    beside = (before is not None and "before" in before.means) * 2
+    beside += (after is not None and ("after" in after.means or "possessive" in after.means)) * 2
+    named = said[start].written[:1].isupper() or "title" in said[start].means
+    follows_verb = before is not None and bool(
+        {"meet", "move", "cancel", "pay", "give"} & before.means.keys()
+    )
+    in_place = any(each is not None and _BESIDE_NAMES & each.means.keys() for each in (before, after))
+    return beside + named + follows_verb + in_place
+
+
+def _names(group: Sequence[Token]) -> list[str]:
+    names: list[list[str]] = [[]]
+    for token in group:
+        if any(join in token.means for join in _JOINS):
+            names.append([])
+        else:
+            names[-1].append(token.said)
+    return [" ".join(name) for name in names if name]
