@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Final
 
 from indai.llm.local.phrasing import ask_for, reply, tell
 from indai.llm.local.understanding import Slot, Understood, understand
+from indai.llm.local.words import language
 from indai.llm.pricing import estimate_tokens
 from indai.llm.routing import last_words
 from indai.llm.values import (
@@ -35,15 +37,31 @@ from indai.llm.values import (
 )
 from indai.protocol.errors import IndaiError
 
-# Parts of a tool's name that mean the intent, and names of properties that mean the slot.
-TOOLS: Final = {"meet": ("meet", "schedule", "calendar_book")}
+# Words in a tool's name that mean the intent (the first that fits is the tool's), and names of properties
+# that mean the slot. `amount` is in paise, `rupees` the same in rupees.
+TOOLS: Final = {
+    "move": ("reschedule", "move", "postpone"),
+    "cancel": ("cancel", "withdraw"),
+    "meet": ("meet", "meeting", "schedule", "calendar_book"),
+    "ask": ("ask", "query"),
+    "share": ("share",),
+    "pay": ("pay", "payment", "transfer"),
+    "book": ("book", "booking", "reserve"),
+}
 PROPERTIES: Final = {
-    "person": ("with", "person", "peer", "handle", "who", "attendee", "to"),
+    "person": ("with", "person", "peer", "handle", "who", "attendee", "attendees", "to", "payee", "provider"),
     "minutes": ("duration_minutes", "minutes", "duration", "length_minutes"),
-    "when": ("when", "window", "within", "day", "time"),
+    "when": ("when", "window", "within", "day", "date"),
+    "time": ("time", "at", "start_time"),
+    "from": ("from", "moved_from"),
+    "amount": ("amount", "amount_minor", "amount_paise"),
+    "rupees": ("rupees", "amount_inr", "amount_rupees"),
+    "quantity": ("quantity", "count", "party_size", "units"),
+    "item": ("item", "resource", "what"),
+    "field": ("field", "fields", "label", "what"),
 }
 MakeEmbedder = Callable[[], Embedder]
-_DEFAULTS: Final[dict[str, Slot]] = {"minutes": 30, "when": "this week"}
+_DEFAULTS: Final[dict[str, dict[str, Slot]]] = {"meet": {"minutes": 30, "when": "this week"}}
 _WORDS_AT_ONCE: Final = 8
 
 
@@ -86,45 +104,69 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     last = request.messages[-1]
     if request.labels:
         return _label(request), ()
+    spoken = language(last_words(request.messages))
     if last.role is Role.TOOL:
-        return tell(last.tool_results), ()
+        return tell(last.tool_results, spoken), ()
     understood = understand(last.text)
     if understood is None:
-        return reply(""), ()
+        return reply("", spoken), ()
     tool = _tool(request.tools, understood.intent)
     if tool is None:
-        return reply(understood.intent), ()
-    return _call(tool, understood, request.messages)
+        return reply(understood.intent, spoken, understood.slots), ()
+    return _call(tool, understood, request.messages, spoken)
 
 
 def _call(
-    tool: Tool, understood: Understood, messages: Sequence[Message]
+    tool: Tool, understood: Understood, messages: Sequence[Message], spoken: str
 ) -> tuple[str, tuple[ToolCall, ...]]:
-    slots = {**_DEFAULTS, **understood.slots}
+    properties = tool.schema.get("properties", {})
+    slots = _fitting(understood, properties)
     arguments = {}
-    for name in tool.schema.get("properties", {}):
-        slot = next((slot for slot, names in PROPERTIES.items() if name in names), None)
-        if slot in slots:
-            arguments[name] = _typed(slots[slot], tool.schema["properties"][name])
+    for name in properties:
+        slot = next((slot for slot in _slots_of(name) if slot in slots), None)
+        if slot is not None:
+            arguments[name] = _typed(slots[slot], properties[name])
     missing = [name for name in tool.schema.get("required", ()) if name not in arguments]
     if missing:
-        slot = next((slot for slot, names in PROPERTIES.items() if missing[0] in names), missing[0])
-        return ask_for([slot]), ()
+        slot = next(iter(_slots_of(missing[0])), missing[0])
+        return ask_for(["amount" if slot == "rupees" else slot], spoken, understood.intent), ()
     written = json.dumps(arguments, ensure_ascii=False)
     seed = f"{tool.name}\n{written}\n{len(messages)}".encode()
     return "", (ToolCall(f"local_{hashlib.sha256(seed).hexdigest()[:16]}", tool.name, written),)
+
+
+def _slots_of(name: str) -> list[str]:
+    return [slot for slot, names in PROPERTIES.items() if name in names]
+
+
+def _fitting(understood: Understood, properties: Sequence[str]) -> dict[str, Slot]:
+    """The slots as the tool can take them: a time goes with the day if the tool has no place for it."""
+    slots: dict[str, Slot] = {**_DEFAULTS.get(understood.intent, {}), **understood.slots}
+    if "time" in slots and not any(name in PROPERTIES["time"] for name in properties):
+        slots["when"] = f"{understood.slots.get('when', '')} {slots['time']}".strip()
+    if isinstance(amount := slots.get("amount"), int) and amount % 100 == 0:
+        slots["rupees"] = amount // 100
+    return slots
 
 
 def _typed(value: Slot, schema: Any) -> Any:
     wanted = schema.get("type") if isinstance(schema, dict) else None
     if wanted == "string" and not isinstance(value, str):
         return str(value)
-    return [value] if wanted == "array" else value
+    if wanted == "array":
+        return value.split(", ") if isinstance(value, str) else [value]
+    return value
 
 
 def _tool(tools: Sequence[Tool], intent: str) -> Tool | None:
-    marks = TOOLS.get(intent, ())
-    return next((tool for tool in tools if any(mark in tool.name for mark in marks)), None)
+    return next((tool for tool in tools if _intent_of(tool.name) == intent), None)
+
+
+def _intent_of(name: str) -> str:
+    """What a tool is for, by the words of its name: `cancel_meeting` cancels, `propose_meet` meets."""
+    plain = "_" + re.sub(r"[^a-z]+", "_", name.lower()) + "_"
+    fits = (intent for intent, marks in TOOLS.items() if any(f"_{mark}_" in plain for mark in marks))
+    return next(fits, "")
 
 
 def _label(request: ModelRequest) -> str:

@@ -87,9 +87,7 @@ def _changed(said: Sequence[Token], measures: Measures, means: set[str], about: 
         return "move"
     created = means & {"meet", "book", "past", "pay", "give", "share"} or measures.minutes
     twice = len(measures.days) > 1 or len(measures.times) > 1
-    existing = any(
-        "old" in one.means and "noun" in two.means for one, two in itertools.pairwise(said)
-    )
+    existing = any("old" in one.means and "noun" in two.means for one, two in itertools.pairwise(said))
     return "move" if "noun" in means and not created and (existing or twice) else None
 
 

@@ -23,6 +23,8 @@ _PIECE = re.compile(
 )
 _LONGEST = 4
 _TYPED = 6
+_DIGITS = 12
+_WORDS_FOR_ONE = 6  # one romanised Hindi word in so many makes the message Hinglish
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,10 @@ def _longest(pieces: list[str], at: int) -> tuple[int, Token]:
     if "/" in piece and piece != "w/":
         return 1, Token(piece, piece.lower(), {"handle": piece.lower()})
     if piece[0].isdigit():
-        return 1, Token(piece, piece, {}, piece.replace(",", ""))
+        plain = piece.replace(",", "")
+        return 1, Token(piece, piece, {}, plain) if len(plain) <= _DIGITS else Token(
+            piece, piece, {"word": ""}
+        )
     folded = [fold(each) for each in pieces[at : at + _LONGEST]]
     for size in range(len(folded), 1, -1):
         means = _lists().get(tuple(folded[:size]))
@@ -131,3 +136,24 @@ def _longest(pieces: list[str], at: int) -> tuple[int, Token]:
 
 def _mark(piece: str) -> dict[str, str]:
     return {"comma": ""} if piece == "," else {}
+
+
+def language(text: str) -> str:
+    """The language to answer in: `hi` for Devanagari, `hinglish` if words are romanised Hindi, else `en`."""
+    if re.search(r"[\u0900-\u097f]", text):
+        return "hi"
+    said = [fold(match[0]) for match in _PIECE.finditer(text[:8000]) if match["word"]]
+    romanised = sum(word in _only_hinglish() for word in said)
+    return "hinglish" if romanised * _WORDS_FOR_ONE >= max(len(said), 1) else "en"
+
+
+@cache
+def _only_hinglish() -> frozenset[str]:
+    """The words of the Hinglish list that no English phrase has."""
+    return frozenset(_listed("hinglish") - _listed("en") - {"log", "char", "mile", "rad", "bees", "jan"})
+
+
+def _listed(name: str) -> set[str]:
+    text = files("indai.llm.local").joinpath("words", f"{name}.txt").read_text("utf-8")
+    lines = (line.partition(":")[2] for line in text.splitlines() if not line.startswith("#"))
+    return {word for line in lines for word in fold(line.replace(",", " ")).split()}

@@ -1,0 +1,127 @@
+"""The built-in provider: what it understands, which tool it calls, what it says, and how well."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from indai.llm.local.phrasing import ask_for, reply, tell
+from indai.llm.local.provider import answer
+from indai.llm.local.understanding import understand
+from indai.llm.local.words import language
+from indai.llm.values import Message, ModelRequest, Role, Tool, ToolResult
+
+from bench.understanding import read, score
+
+
+def tool(name: str, *required: str, **properties: str) -> Tool:
+    typed = {each: {"type": kind} for each, kind in properties.items()}
+    return Tool(name, "", {"type": "object", "properties": typed, "required": list(required)})
+
+
+MEET = tool("propose_meet", "with", **{"with": "array", "minutes": "integer", "when": "string"})
+CANCEL = tool("cancel_meeting", "person", person="string")
+PAY = tool("pay", "to", "amount", to="string", amount="integer")
+TOOLS = (MEET, CANCEL, PAY)
+
+
+def asked(text: str, *tools: Tool) -> tuple[str, list[tuple[str, Any]]]:
+    said, calls = answer(ModelRequest("local", (Message(Role.USER, text),), tools=tools))
+    return said, [(call.name, json.loads(call.arguments_json)) for call in calls]
+
+
+def test_the_development_set_is_understood_whole() -> None:
+    assert score(read("development")).wrong == []
+
+
+def test_a_tool_is_called_with_what_was_said() -> None:
+    text = "kal Sam aur Tina ke saath 3 baje aadhe ghante ki meeting rakho"
+    arguments = {"with": ["sam", "tina"], "minutes": 30, "when": "tomorrow 15:00"}
+    assert asked(text, *TOOLS) == ("", [("propose_meet", arguments)])
+    assert asked("उमा को ढाई सौ रुपये भेजो", *TOOLS) == ("", [("pay", {"to": "उमा", "amount": 25000})])
+
+
+def test_a_tool_that_cancels_is_not_taken_for_one_that_sets_up() -> None:
+    assert asked("cancel my meeting with bob", *reversed(TOOLS))[1][0][0] == "cancel_meeting"
+    assert asked("set up a meeting with bob", CANCEL)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("schedule a meeting", "With whom?"),
+        ("मुझे कल मीटिंग चाहिए", "किसके साथ?"),
+        ("kal ek meeting chahiye", "Kiske saath?"),
+        ("pay Bob", "How much?"),
+        ("bob ko paise bhejo", "Kitne rupaye?"),
+    ],
+)
+def test_what_is_missing_is_asked_in_the_language_of_the_request(text: str, question: str) -> None:
+    assert asked(text, *TOOLS) == (question, [])
+
+
+def test_without_a_tool_it_says_what_it_understood() -> None:
+    said, calls = asked("Pay ₹1,200 to Dev")
+    assert calls == []
+    assert "pay" in said
+    assert "₹1200.00" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "spoken", "said"),
+    [
+        ({"state": "agreed", "with": "bob", "minutes": 30}, "en", "Agreed: bob, 30 minutes."),
+        ({"state": "agreed", "with": "bob", "minutes": 30}, "hi", "तय हो गया: bob, 30 मिनट।"),
+        ({"outcome": "WAITING"}, "hinglish", "Maine pooch liya hai. Jawab aate hi bataunga."),
+        (
+            {"status": "declined", "person": "bob"},
+            "en",
+            "I am sorry, that was declined: bob. Shall I try something else?",
+        ),
+        ({"ok": False, "message": "No such day."}, "hi", "यह नहीं हो सका: No such day।"),
+        ([{"name": "a"}, {"name": "b"}], "en", "I found 2: a; b."),
+        ({}, "hinglish", "Ho gaya."),
+    ],
+)
+def test_outcomes_are_told_in_the_language(content: object, spoken: str, said: str) -> None:
+    assert tell([ToolResult("1", "meet", json.dumps(content))], spoken) == said
+
+
+def test_every_language_has_every_sentence() -> None:
+    for intent in ("", "greet", "thank", "feedback", "meet"):
+        assert len({reply(intent, spoken) for spoken in ("en", "hi", "hinglish")}) == 3
+    assert ask_for(["party_size"], "hi") == "कृपया बताइए: party size।"
+    assert ask_for(["person"], intent="pay") == "To whom?"
+
+
+def test_the_language_is_that_of_the_words_not_of_the_names() -> None:
+    said = (
+        "set up a call with Deepak",
+        "deepak ke saath call rakho",
+        "दीपक से मिलना है",
+        "log in to my account",
+    )
+    assert [language(each) for each in said] == ["en", "hinglish", "hi", "en"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "🙂", "?" * 100, "9" * 5000, "a/" * 50_000, "कल tomorrow ಕಾಲ್ 3" * 7000]
+)
+def test_odd_messages_are_answered(text: str) -> None:
+    said, calls = asked(text, *TOOLS)
+    assert said or calls
+
+
+@given(st.text("abdkoलकाो39₹:/.,'’ \u093c\n", max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_any_text_is_understood_or_not_but_always_the_same(text: str) -> None:
+    assert understand(text) == understand(text)
+
+
+def test_a_greeting_before_a_request_is_no_small_talk() -> None:
+    understood = understand("hi, meet bob tomorrow")
+    assert understood is not None
+    assert (understood.intent, understood.slots) == ("meet", {"person": "bob", "when": "tomorrow"})
