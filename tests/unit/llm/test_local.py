@@ -37,6 +37,11 @@ def test_the_development_set_is_understood_whole() -> None:
     assert score(read("development")).wrong == []
 
 
+@pytest.mark.parametrize(("name", "whole"), [("common", 0.95), ("held_out", 0.38)])
+def test_understanding_does_not_fall_below_what_was_measured(name: str, whole: float) -> None:
+    assert score(read(name)).share("whole") >= whole
+
+
 def test_a_tool_is_called_with_what_was_said() -> None:
     text = "kal Sam aur Tina ke saath 3 baje aadhe ghante ki meeting rakho"
     arguments = {"with": ["sam", "tina"], "minutes": 30, "when": "tomorrow 15:00"}
