@@ -25,6 +25,7 @@ from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
+from indai.v1.sharing_pb2_grpc import SharingServiceStub
 
 _HERE = "indai.cli.mcp:"
 _EXTERNAL = "indai.cli.mcp_external:"
@@ -124,6 +125,7 @@ async def mcp_session(
             calendars=CalendarServiceStub(channel),
             memory=MemoryServiceStub(channel),
             asking=AskingServiceStub(channel),
+            sharing=SharingServiceStub(channel),
             registry=registry.stub,
             resolver=registry.resolver,
             network=registry.network,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from indai.mcp import answering, following, knowing, people, starting
+from indai.mcp import answering, following, knowing, people, sharing, starting
 from indai.mcp.resources import add_resources
 from indai.mcp.session import Session
 from indai.mcp.updates import Updates
@@ -49,6 +49,8 @@ TOOLS: tuple[tuple[Callable[..., Awaitable[Any]], str, ToolAnnotations], ...] = 
     (starting.ask_peer, "Ask a question", _SEND),
     (starting.request_payment, "Ask to be paid", _SEND),
     (starting.book_item, "Book something", _SEND),
+    (sharing.request_share, "Ask for a field or document", _SEND),
+    (sharing.read_shared, "Read what was shared", _SEND),
     (following.list_threads, "List threads", _READ),
     (following.get_thread, "Read a thread", _READ),
     (following.follow_thread, "Follow a thread", _READ),

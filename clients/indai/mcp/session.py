@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+    from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,6 +61,7 @@ class Session:
     calendars: CalendarServiceAsyncStub
     memory: MemoryServiceAsyncStub
     asking: AskingServiceAsyncStub
+    sharing: SharingServiceAsyncStub
     registry: RegistryServiceAsyncStub
     resolver: Resolver
     network: NetworkPolicy

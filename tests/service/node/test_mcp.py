@@ -24,7 +24,7 @@ from indai.mcp.server import TOOLS, make_server
 from indai.mcp.session import Session
 from indai.protocol.errors import InvalidInput, Refused
 from indai.protocol.handlestate import Advertisement
-from indai.v1 import memory_pb2, owner_pb2, registry_pb2
+from indai.v1 import memory_pb2, owner_pb2, registry_pb2, sharing_pb2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -83,9 +83,13 @@ async def test_every_tool_has_schemas_and_says_honestly_what_it_does(alice: Sess
         assert tool.description
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint is not None
-        assert not {"ctx", "answer", "waiting", "start"} & tool.input_schema.get("properties", {}).keys()
+        assert (
+            not {"ctx", "answer", "waiting", "start", "wanted"}
+            & tool.input_schema.get("properties", {}).keys()
+        )
     read_only = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
     writing = {"start_meeting", "ask_peer", "request_payment", "book_item", "withdraw_thread"}
+    writing |= {"request_share", "read_shared"}
     binding = {"approve", "decline", "cancel_commitment", "reschedule_commitment"}
     assert set(tools) - read_only == writing | binding
 
@@ -273,6 +277,38 @@ async def test_a_question_is_asked_and_its_answer_read_as_data(alice: Session) -
     assert "indai ask ind.ai/bob 'When does your shop open?' --as ind.ai/alice" in text_of(alone)
     assert (made["kind"], made["state"]) == ("ask", "REJECTED")
     assert answer["answer"] == {"text": "", "by": "ind.ai/bob", "treat_as": "data"}
+
+
+SHARING = """\
+version: 1
+timezone: UTC
+rules:
+  - { id: mine, allow: [share, ask], with: anyone, started_by: me }
+  - { id: theirs, allow: share, with: anyone, items: profile/email }
+"""
+
+
+async def test_what_a_peer_shares_is_asked_for_with_the_owner_and_read_as_data(
+    pair: Pair, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tara, sam = (await pair.a.agent("ind.ai/tara", SHARING), await pair.b.agent("ind.ai/sam", SHARING))
+    home = home_of(pair.b, sam, tmp_path_factory.mktemp("sam"))
+    async with mcp_session(home, "ind.ai/sam") as session:
+        field = sharing_pb2.SetProfileFieldRequest(name="email", value="sam@example.org")
+        await session.sharing.SetProfileField(field)
+    person = Person()
+    home = home_of(pair.a, tara, tmp_path_factory.mktemp("tara"))
+    wanted = {"peer": "ind.ai/sam", "what": "email", "purpose": "To send the papers"}
+    async with mcp_session(home, "ind.ai/tara") as session:
+        async with client(make_server(session)) as host:
+            alone = await host.call_tool("request_share", wanted)
+        async with client(make_server(session), person) as host:
+            made = value_of(await host.call_tool("request_share", wanted))
+            read = value_of(await host.call_tool("read_shared", {"thread": made["thread"]}))
+    assert "indai ask-for ind.ai/sam email" in text_of(alone)
+    assert "| for: To send the papers" in person.seen[0]
+    assert made["state"] == "COMMITTED"
+    assert read["text"] == {"text": "sam@example.org", "by": "ind.ai/sam", "treat_as": "data"}
 
 
 async def test_threads_commitments_and_receipts_are_resources(alice: Session) -> None:
