@@ -75,7 +75,7 @@ def serve(
     may_start: bool,
     scopes: tuple[str, ...],
 ) -> None:
-    """Serve MCP on stdin and stdout, or over HTTP with your token as bearer.
+    """Serve MCP on stdin and stdout, or over HTTP with your token.
 
     A host starts this itself; `indai mcp config` prints what to tell it.
     """
