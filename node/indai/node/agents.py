@@ -74,14 +74,24 @@ class Agent:
         file = CalendarFile(self.calendar_path, self.zone)
         self.calendar = Together((file, *self.accounts), self.target or file)
 
-    def signing_key(self, record: Resolved, now_ms: int, kind: str) -> SigningKey:
-        """The newest key of ours that the registry's record allows for this kind of intent."""
+    def signing_key(
+        self, record: Resolved, now_ms: int, kind: str, amount: tuple[str, int] | None = None
+    ) -> SigningKey:
+        """The newest key of ours that the registry's record allows for this kind of intent, and for `amount`:
+        what is signed costs us (currency, minor units)."""
         self.check_subject(record.chain)
         usable = [
             key
             for key in record.chain.state.agent_keys
-            if key.key_id in self.keys and _valid(record.chain, key.key_id, now_ms, kind)
+            if key.key_id in self.keys and _valid(record.chain, key.key_id, now_ms, kind, amount)
         ]
+        if not usable and amount is not None:
+            self.signing_key(record, now_ms, kind)  # one that may sign at all, but not for so much
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                f"No key of {self.owner} held here may sign for {amount[1]} {amount[0]} (minor units).",
+                hint="its record limits what each key may sign for",
+            )
         if not usable:
             raise Unavailable(
                 Reason.UNKNOWN_KEY,
@@ -250,9 +260,9 @@ class Agents:
         self._by_token[agent.token_sha256] = agent.owner
 
 
-def _valid(chain: Chain, key_id: str, now_ms: int, kind: str) -> bool:
+def _valid(chain: Chain, key_id: str, now_ms: int, kind: str, amount: tuple[str, int] | None) -> bool:
     try:
-        chain.key_valid_at(key_id, now_ms, kind)
+        chain.key_valid_at(key_id, now_ms, kind, amount)
     except ProtocolError:
         return False
     return True

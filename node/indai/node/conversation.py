@@ -25,6 +25,7 @@ from indai.node.outbox import Outgoing
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import Reason
 from indai.protocol.kinds.base import Holding, Money, Slot, Stock
+from indai.protocol.kinds.table import cost_to
 from indai.protocol.leaf import LeafKind
 from indai.protocol.messages import Message, Move, ReceiptBody, Terms, Wish
 from indai.protocol.negotiation import OfferState
@@ -265,7 +266,10 @@ class Conversation:
                 body = self._receipt(send.in_reply_to)
             if body is None:
                 raise RuntimeError(f"{send.move.name} has no body")
-            letterhead = await self._desk.letterhead()
+            cost = None
+            if isinstance(body, Terms) and send.move is Move.OFFER:
+                cost = cost_to(body, first=True)
+            letterhead = await self._desk.letterhead(cost)
             now = draft.now_ms
             written = compose.write(
                 letterhead,
@@ -284,7 +288,7 @@ class Conversation:
         offer = self._draft.thread.commitment
         if offer is None:
             raise RuntimeError("there is no offer to accept")
-        own = (await self._desk.letterhead()).own
+        own = (await self._desk.letterhead(None)).own
         return compose.accept(parse_envelope(offer), self._desk.agent.keys, own, self._draft.now_ms)
 
     def _receipt(self, mid: bytes) -> ReceiptBody:

@@ -34,7 +34,7 @@ class Desk:
 
     agent: Agent
     peer: str
-    letterhead: Callable[[], Awaitable[Letterhead]]
+    letterhead: Callable[[tuple[str, int] | None], Awaitable[Letterhead]]  # for what is signed costs us
     letterhead_to: Callable[[str], Awaitable[Letterhead]]  # for another than `peer`: a member of several
     kinds: Mapping[str, KindModule]
     ledger: str

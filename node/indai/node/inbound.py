@@ -20,7 +20,7 @@ from indai.protocol.delegations import check_delegation
 from indai.protocol.envelope import Envelope, parse_envelope, verify_signature
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.group.signing import check_complete, read, signer_of
-from indai.protocol.kinds.table import KINDS
+from indai.protocol.kinds.table import KINDS, cost_to, read_terms
 from indai.protocol.messages import Message, Move, Payload
 from indai.protocol.operations import Chain
 from indai.protocol.quoting import quoted
@@ -123,7 +123,8 @@ class Gate:
         intent = _intent(payload)
         path: Sequence[Chain] = ()
         for index, (handle, subject, key_id) in enumerate(signers):
-            path = await self._verify(envelope, index, handle, subject, key_id, now_ms, intent)
+            amount = _cost(payload, first=index == 0)
+            path = await self._verify(envelope, index, handle, subject, key_id, now_ms, intent, amount)
         rules.check_network(header.network, self._resolver.policy.network)
         own = await self._resolver.resolve(claim.owner, max_age_ms=MAX_HEAD_AGE_MS)
         rules.check_audience(claim.owner, claim.owner_subject, claim.owner, own.subject_id)
@@ -242,6 +243,7 @@ class Gate:
         key_id: str,
         now_ms: int,
         intent: str = "",
+        amount: tuple[str, int] | None = None,
     ) -> Sequence[Chain]:
         """The signature counts; who is answerable for it, from the handle that is nobody's sub-agent on."""
         try:
@@ -257,13 +259,13 @@ class Gate:
                     Reason.STALE_HEAD, f"{handle} has no key {quoted(key_id)} that is known here yet."
                 )
             record = await self._resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
-        record.chain.key_valid_at(key_id, now_ms, intent)
+        record.chain.key_valid_at(key_id, now_ms, intent, amount)
         key = record.chain.agent_key(key_id)
         if key is None:
             raise ProtocolError(Reason.UNKNOWN_KEY, f"{handle} has no key {quoted(key_id)}.")
         verify_signature(envelope, index, key.public_key)
         path = await self._resolver.authority_of(record, max_age_ms=MAX_HEAD_AGE_MS)
-        check_delegation(path, intent, now_ms)
+        check_delegation(path, intent, now_ms, amount)
         return path
 
     async def _refreshed(self) -> bool:
@@ -310,6 +312,13 @@ def _carried(payload: Payload) -> bytes | None:
     if isinstance(payload, negotiation_pb2.Move) and payload.WhichOneof("step") == "relay":
         return payload.relay.envelope
     return None
+
+
+def _cost(payload: Payload, *, first: bool) -> tuple[str, int] | None:
+    """What a commitment costs this signer."""
+    if not isinstance(payload, negotiation_pb2.Commitment):
+        return None
+    return cost_to(read_terms(payload), first=first)
 
 
 def _claim(payload: Payload, envelope: Envelope) -> _Claim:

@@ -10,6 +10,7 @@ from indai.node.draft import Draft, intent_of
 from indai.node.group_conversation import GroupConversation
 from indai.node.inbound import MAX_HEAD_AGE_MS
 from indai.node.items import Answered, Convene
+from indai.protocol.delegations import check_delegation
 from indai.protocol.errors import InvalidInput, Reason, Unavailable
 from indai.protocol.group.state import Group, Member
 from indai.protocol.party_state import OwnerConvenes, PeerRefused
@@ -57,7 +58,7 @@ def _subject(group: Group, handle: str) -> str:
 def _desk(context: Context, draft: Draft, peer: str) -> Desk:
     agent = context.agents.get(draft.owner)
 
-    async def letterhead_to(handle: str) -> Letterhead:
+    async def letterhead_to(handle: str, amount: tuple[str, int] | None = None) -> Letterhead:
         own = await context.resolver.resolve(draft.owner, max_age_ms=MAX_HEAD_AGE_MS)
         other = await context.resolver.resolve(handle, max_age_ms=MAX_HEAD_AGE_MS)
         side = draft.state.side if draft.state else None
@@ -65,7 +66,11 @@ def _desk(context: Context, draft: Draft, peer: str) -> Desk:
         if side is not None and other.subject_id != known:
             what = f"{handle} belongs to another subject than this thread began with."
             raise Unavailable(Reason.UNKNOWN_PEER, what)
-        key = agent.signing_key(own, draft.now_ms, intent_of(draft.thread))
+        intent = intent_of(draft.thread)
+        key = agent.signing_key(own, draft.now_ms, intent, amount)
+        if amount is not None:
+            path = await context.resolver.authority_of(own, max_age_ms=MAX_HEAD_AGE_MS)
+            check_delegation(path, intent, draft.now_ms, amount)
         # The key that the other has answered with: its node holds that one, whatever others its record names.
         seen = draft.thread.columns["peer_key"]
         if side and side.group:
@@ -74,8 +79,8 @@ def _desk(context: Context, draft: Draft, peer: str) -> Desk:
             context.resolver.policy.network, own, other, seen or newest_key(other), key, own.head
         )
 
-    async def letterhead() -> Letterhead:
-        return await letterhead_to(peer)
+    async def letterhead(amount: tuple[str, int] | None) -> Letterhead:
+        return await letterhead_to(peer, amount)
 
     remind_ms = context.host.remind_before_ms(draft.owner)
     return Desk(agent, peer, letterhead, letterhead_to, context.kinds, context.ledger, remind_ms)

@@ -137,6 +137,18 @@ async def test_a_revoked_mandate_permits_nothing(street: Street) -> None:
     assert thread.state == owner_pb2.THREAD_STATE_ON_HOLD
 
 
+async def test_a_key_signs_for_no_more_than_the_record_lets_it(street: Street) -> None:
+    handle = f"ind.ai/k{uuid.uuid4().hex[:10]}"
+    limited = await street.pair.a.agent(handle, SELLERS, limits=(("INR", 100_000),))
+    buyer, shop = Trader(limited, street.pair.a), street.shop
+    assert (await shop.rests(await shop.asks_money(handle, 100_000))).state == COMMITTED
+    refused = await shop.rests(await shop.asks_money(handle, 100_001))
+    assert (refused.state, refused.reason) == (REJECTED, "PERMISSION_DENIED")
+    with pytest.raises(IndaiError) as caught:
+        await buyer.pays(shop.handle, 100_001)
+    assert caught.value.reason is Reason.PERMISSION_DENIED
+
+
 async def journal(trader: Trader, thread: str) -> list[str]:
     request = owner_pb2.ListJournalRequest(thread_id=thread)
     entries = (await trader.owner.stub.ListJournal(request)).entries

@@ -142,14 +142,21 @@ class Node:
         token = (self.data / "operator.token").read_text().strip()
         return OperatorServiceStub(plain_channel(self.info.addresses["owner"], token=token))
 
-    async def agent(self, handle: str, policy: str, calendar: Path | None = None) -> Owner:
+    async def agent(
+        self,
+        handle: str,
+        policy: str,
+        calendar: Path | None = None,
+        limits: tuple[tuple[str, int], ...] = (),
+    ) -> Owner:
         made = await self.operator().CreateAgent(
             owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=policy, calendar_path=str(calendar or ""))
         )
         key = self.world.rotation[handle] = SigningKey.generate()
         # A second key, which the node does not hold: with it a test signs as this agent.
         other = self.world.insider[handle] = SigningKey.generate()
-        keys = [new_agent_key(public, now_ms()) for public in (made.agent_key.public_key, other.public_key)]
+        publics = (made.agent_key.public_key, other.public_key)
+        keys = [new_agent_key(public, now_ms(), limits=limits) for public in publics]
         operation = claim(
             handle, self.world.policy.origin, [key], now_ms=now_ms(), agent_keys=keys, node=made.node
         )
