@@ -146,13 +146,13 @@ class Provider:
     async def _call(
         self, method: str, base: str, key: str, path: str, doc: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        login = aiohttp.BasicAuth(*(key.split(":", 1) if ":" in key else (key, "")))
+        name, _, secret = key.partition(":")
         try:
             async with self._session.request(
                 method,
                 base.rstrip("/") + path,
                 json=doc,
-                auth=login,
+                headers={"Authorization": aiohttp.encode_basic_auth(name, secret)},
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
             ) as answer:
