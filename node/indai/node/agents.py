@@ -78,7 +78,8 @@ class Agent:
         self, record: Resolved, now_ms: int, kind: str, amount: tuple[str, int] | None = None
     ) -> SigningKey:
         """The newest key of ours that the registry's record allows for this kind of intent, and for `amount`:
-        what is signed costs us (currency, minor units)."""
+        what is signed costs us (currency, minor units). Raises ProtocolError(PERMISSION_DENIED) for too much,
+        Unavailable for no key at all."""
         self.check_subject(record.chain)
         usable = [
             key
@@ -86,12 +87,8 @@ class Agent:
             if key.key_id in self.keys and _valid(record.chain, key.key_id, now_ms, kind, amount)
         ]
         if not usable and amount is not None:
-            self.signing_key(record, now_ms, kind)  # one that may sign at all, but not for so much
-            raise Refused(
-                Reason.PERMISSION_DENIED,
-                f"No key of {self.owner} held here may sign for {amount[1]} {amount[0]} (minor units).",
-                hint="its record limits what each key may sign for",
-            )
+            able = self.signing_key(record, now_ms, kind)  # it may sign, but not for so much
+            record.chain.key_valid_at(able.key_id, now_ms, kind, amount)
         if not usable:
             raise Unavailable(
                 Reason.UNKNOWN_KEY,
