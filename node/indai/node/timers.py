@@ -14,6 +14,7 @@ from indai.protocol.errors import IndaiError
 POLL_S = 0.5
 MAX_DUE = 256
 REST_MS = 60_000
+SOON_MS = 1_000  # what is only away now, such as a fresh head of the registry, is asked for again soon
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +62,8 @@ class Timers:
             await self._tick(owner, thread)
         except IndaiError as error:
             log.warning("timer failed", owner=owner, reason=error.reason.name, error=error.message)
-            self._resting[thread] = self._clock() + REST_MS
+            transient = error.reason.status.grpc == "UNAVAILABLE"
+            self._resting[thread] = self._clock() + (SOON_MS if transient else REST_MS)
 
     async def _due(self) -> list[tuple[str, bytes]]:
         owners, now = list(self._agents), self._clock()

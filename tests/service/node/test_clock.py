@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from indai.node.clock import DatabaseClock
+from indai.protocol.errors import ProtocolError
 from indai.v1 import owner_pb2
 
 from tests.service.node.conftest import ALICES, BOBS
@@ -15,21 +17,28 @@ from tests.service.node.world import now_ms, world
 HOUR, DAY = 3_600_000, 86_400_000
 
 
-@pytest.mark.parametrize(("skewed", "skew_ms"), [("node-a", 590_000), ("node-b", -590_000)])
-async def test_ten_minutes_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skewed: str, skew_ms: int
-) -> None:
-    real, starting = DatabaseClock.read, "registry"
-    skew: dict[int, int] = {}
+def skew(monkeypatch: pytest.MonkeyPatch, ms: int) -> Callable[[bool], None]:
+    """Makes clocks that are started while it is on wrong by `ms`."""
+    real, on = DatabaseClock.read, False
+    wrong: dict[int, int] = {}
 
     def read(self: DatabaseClock, reading_ms: int) -> None:
-        real(self, reading_ms + skew.setdefault(id(self), skew_ms if starting == skewed else 0))
+        real(self, reading_ms + wrong.setdefault(id(self), ms if on else 0))
+
+    def switch(to: bool) -> None:
+        nonlocal on
+        on = to
 
     monkeypatch.setattr(DatabaseClock, "read", read)
+    return switch
+
+
+async def test_a_clock_ten_minutes_ahead_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skewed = skew(monkeypatch, 590_000)
     async with world(tmp_path) as registry:
-        starting = "node-a"
+        skewed(True)
         async with registry.node("node-a") as a:
-            starting = "node-b"
+            skewed(False)
             async with registry.node("node-b") as b, asyncio.timeout(30):
                 alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
                 thread_id = await alice.start(
@@ -40,3 +49,13 @@ async def test_ten_minutes_are_named(
                     got = await alice.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=thread_id))
                     entries = (await bob.stub.ListJournal(owner_pb2.ListJournalRequest())).entries
                     told = " ".join([got.thread.words, *(entry.words for entry in entries)])
+
+
+async def test_a_clock_ten_minutes_behind_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that can't believe the registry's head takes no agent in, and says why."""
+    skewed = skew(monkeypatch, -590_000)
+    async with world(tmp_path) as registry:
+        skewed(True)
+        async with registry.node("node-b") as b:
+            with pytest.raises(ProtocolError, match="clock"):
+                await b.agent("ind.ai/bob", BOBS)
