@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 DEMO   ?=
-TESTS  ?=
+# The long ones first, so that no worker is left alone with them at the end.
+TESTS  ?= tests/system tests
 # A worker starts a Postgres of its own: two fill two cores, and more than four would only fill memory.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 
@@ -39,7 +40,7 @@ demo: $(READY)   ## two nodes settle meetings, an auditor proves it (arguments: 
 	@$(BIN)/indai demo $(DEMO)
 
 test: $(READY)   ## the whole suite (a part of it: make test TESTS=tests/unit)
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 lint: $(READY) proto-check   ## ruff, mypy --strict, import-linter, buf, generated code up to date
 	@$(BIN)/ruff check .
