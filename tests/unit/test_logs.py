@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 import structlog
@@ -99,3 +100,20 @@ def test_the_console_form_is_one_plain_line_without_a_terminal() -> None:
     assert "ready" in out.getvalue()
     assert "port=7400" in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_traceback_shows_no_local_variables(form: Literal["json", "console"]) -> None:
+    out = io.StringIO()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    configure(form, "INFO", out)
+    held = "-".join(("kept", "in", "a", "variable"))
+    try:
+        raise RuntimeError(str(len(held)))
+    except RuntimeError:
+        structlog.get_logger().exception("failed")
+    root.handlers[:], root.level = handlers, level
+    structlog.reset_defaults()
+    assert "RuntimeError" in out.getvalue()
+    assert held not in out.getvalue()

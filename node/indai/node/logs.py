@@ -47,7 +47,10 @@ def configure(
         refuse_secrets,
         structlog.processors.JSONRenderer(default=_shown)
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=out.isatty()),
+        # The default formatter prints the locals of every frame, and those hold keys.
+        else structlog.dev.ConsoleRenderer(
+            colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback
+        ),
     ]
     structlog.configure(
         processors=[*shared, *last],

@@ -97,7 +97,7 @@ async def test_of_twenty_requests_at_once_just_as_many_are_signed_as_a_day_allow
     assert (await shop.rests(await shop.asks_money(buyer.handle, 100))).state == REJECTED
 
 
-async def test_money_that_will_not_be_paid_may_be_spent_again(street: Street) -> None:
+async def test_a_days_limit_counts_payments_made_one_after_another(street: Street) -> None:
     buyer, shop = await street.customer(), street.shop
     threads = [await shop.rests(await shop.asks_money(buyer.handle, 200_000)) for _ in range(5)]
     assert [each.state for each in threads] == [COMMITTED] * 4 + [REJECTED]
