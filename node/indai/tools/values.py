@@ -1,0 +1,153 @@
+"""What a tool is, who calls it, and what comes back. Pure values: the seam between the turn, the toolbox and
+each tool.
+
+A tool is a name, words for a model, a JSON schema of its arguments and one of its result, and what it
+touches. A `Toolbox` runs it: it scopes by layer, door and channel, asks for approval, caches, disables.
+A model's call is a wish; only the toolbox acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+
+class Effect(Enum):
+    """What a call changes."""
+
+    READ = "read"  # nothing; the same arguments may be answered from a cache for a minute
+    ACT = "act"  # something outside this conversation, under the owner's policy
+    IRREVERSIBLE = "irreversible"  # something that can't be taken back: confirmed first
+
+
+class Touch(Enum):
+    """The three that must not meet in one call without the owner."""
+
+    UNTRUSTED = "untrusted"  # its result holds words of outsiders
+    PRIVATE = "private"  # it reads what is the owner's alone
+    OUTSIDE = "outside"  # it acts on, or tells something to, somebody else
+
+
+class Status(Enum):
+    """How a call ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    NEEDS_APPROVAL = "needs_approval"  # nothing has happened; `approval` says what is waited for
+    RUNNING = "running"  # a job works on it; the person is told when it ends
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """For whom a tool runs. Made by code from what is verified, never from what a model says.
+
+    `owner` is the handle whose agent acts; `person` the one who talks (the owner at the private door);
+    `door` is private, public or distribution.
+    """
+
+    tenant: str
+    binding: str
+    owner: str
+    session: str
+    person: str
+    door: str
+    channel: str
+    verified: bool = False
+    language: str = "en"
+    time_zone: str = "Asia/Kolkata"
+    now_ms: int = 0
+    turn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a tool is. Schemas are JSON schemas of objects (draft 2020-12). A property of the result may carry
+    `x-label` (for people), `x-format` (money_minor, local_time, date, code) and `x-importance` (1 to 3)."""
+
+    name: str
+    description: str
+    arguments: Mapping[str, Any]
+    result: Mapping[str, Any]
+    effect: Effect = Effect.READ
+    touches: frozenset[Touch] = frozenset()
+    doors: frozenset[str] = frozenset({"private"})
+    channels: frozenset[str] = frozenset()  # empty: all
+    needs: str = ""  # the integration that must be connected first, e.g. digilocker; empty: none
+    long_running: bool = False
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What the owner is asked. Code renders `terms` from the arguments whose hash is `action_hash`."""
+
+    code: str
+    action_hash: str
+    terms: str
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value of a result, as a person reads it. `untrusted`: an outsider's words, to be quoted as data."""
+
+    label: str
+    text: str
+    importance: int = 2
+    untrusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a call. `words` is a sentence for the person; `fields` is what a model may see of the
+    result; `code` is machine-readable when it failed."""
+
+    status: Status
+    words: str = ""
+    fields: tuple[Field, ...] = ()
+    result: Mapping[str, Any] = field(default_factory=dict)
+    code: str = ""
+    retryable: bool = False
+    approval: Approval | None = None
+    job: str = ""
+    thread: str = ""
+
+
+Progress = Callable[[str], Awaitable[None]]
+"""Tells a sentence of progress while a tool runs."""
+
+
+class Tool(Protocol):
+    """One tool. It raises `IndaiError` for what goes wrong; the toolbox makes it an `Outcome`."""
+
+    @property
+    def spec(self) -> Spec:
+        """What it is."""
+
+    async def run(
+        self, caller: Caller, arguments: Mapping[str, Any], progress: Progress
+    ) -> Mapping[str, Any]:
+        """Do it. Arguments fit the schema; the result must fit the other. `thread_id` in a result names the
+        negotiation that it began. Idempotent for the same `caller.turn` and arguments."""
+
+
+class Toolbox(Protocol):
+    """All tools of a node, behind the rules of who may use which."""
+
+    def offered(self, names: Sequence[str], door: str, channel: str) -> tuple[Spec, ...]:
+        """The tools of a binding at a door, always in the same order: a change defeats prompt caches."""
+
+    async def call(
+        self,
+        caller: Caller,
+        names: Sequence[str],
+        name: str,
+        arguments: Mapping[str, Any],
+        progress: Progress,
+    ) -> Outcome:
+        """Run `name` if it is in `names` and every layer allows it. Never raises for what a tool does."""
+
+    async def answer(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
+        """The owner's word on an approval, single use: runs what was approved, exactly as it was shown."""
