@@ -18,15 +18,14 @@ hand the number to a tool.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
 import phonenumbers
-from stdnum.in_ import aadhaar, pan
+from indai.tools.identity import aadhaar_spans, fold_digits
+from stdnum.in_ import pan
 
 
 class Pii(StrEnum):
@@ -47,11 +46,6 @@ _UPI_HANDLES: Final = frozenset(files(__package__).joinpath("upi_handles.txt").r
 _EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]+\.)+[^\W\d_]{2,24}(?![\w-])")
 _UPI: Final = re.compile(r"(?<![\w.-])[a-zA-Z0-9.\-_]{2,64}@([a-zA-Z]{2,24})(?![\w.@-]*\w)")
 _PAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{5}[ -]?\d{4}[ -]?[A-Za-z](?![A-Za-z0-9])")
-_TWELVE: Final = re.compile(r"(?<![\d.+])\d{4}([ -]?)\d{4}\1\d{4}(?![\d]|[.,]\d)")
-_AADHAAR_WORDS: Final = re.compile(
-    r"a{1,2}dh?a{1,2}r|\buid(ai)?\b|आधार|ஆதார்|ఆధార్|ಆಧಾರ್|আধার|આધાર|ਆਧਾਰ|ആധാർ", re.IGNORECASE
-)
-_CONTEXT: Final = 60
 _DIGITS: Final = re.compile(r"\d[\d ().-]{6,}\d")
 _PLACEHOLDER: Final = re.compile(r"\[(AADHAAR|PAN|PHONE|UPI|EMAIL)_\d{1,4}\]")
 _LONGEST: Final = len("[AADHAAR_9999]")
@@ -94,7 +88,12 @@ class Scrubber:
         return "".join((*pieces, text[at:])) if pieces else text
 
     def _word(self, kind: Pii, canonical: str, written: str) -> str:
-        key = kind, re.sub(r"[ ().-]", "", canonical) if kind is not Pii.EMAIL else canonical.lower()
+        key = (
+            kind,
+            re.sub(r"[\s()./\u2010-\u2015\u200b-\u200d\u2060-]", "", canonical)
+            if kind is not Pii.EMAIL
+            else canonical.lower(),
+        )
         if key not in self._words:
             number = 1 + sum(each is kind for each, _ in self._words)
             self._words[key] = f"[{kind.value.upper()}_{number}]"
@@ -127,15 +126,6 @@ class Restorer:
         return held
 
 
-def fold_digits(text: str) -> str:
-    """The text with the decimal digits of all scripts as ASCII ones; as long as before."""
-    if text.isascii():
-        return text
-    return "".join(
-        str(unicodedata.decimal(char)) if not char.isascii() and char.isdecimal() else char for char in text
-    )
-
-
 def _spans(kind: Pii, text: str) -> Iterator[tuple[int, int]]:
     """Where values of a kind stand in a text with folded digits."""
     match kind:
@@ -146,7 +136,7 @@ def _spans(kind: Pii, text: str) -> Iterator[tuple[int, int]]:
         case Pii.PAN:
             yield from (found.span() for found in _PAN.finditer(text) if _is_pan(found[0]))
         case Pii.AADHAAR:
-            yield from (found.span() for found in _TWELVE.finditer(text) if _is_aadhaar(text, found))
+            yield from aadhaar_spans(text)
         case Pii.PHONE if _DIGITS.search(text):
             for found in phonenumbers.PhoneNumberMatcher(text, "IN"):
                 yield found.start, found.end
@@ -154,13 +144,3 @@ def _spans(kind: Pii, text: str) -> Iterator[tuple[int, int]]:
 
 def _is_pan(text: str) -> bool:
     return bool(pan.is_valid(re.sub(r"[ -]", "", text).upper()))
-
-
-def _is_aadhaar(text: str, found: re.Match[str]) -> bool:
-    around = text[max(0, found.start() - _CONTEXT) : found.end() + _CONTEXT]
-    return bool(_AADHAAR_WORDS.search(around)) and _verhoeff(found[0])
-
-
-@lru_cache(maxsize=256)
-def _verhoeff(digits: str) -> bool:
-    return bool(aadhaar.is_valid(digits))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indai.llm.pii import Pii, Restorer, Scrubber, fold_digits
+from indai.llm.pii import Pii, Restorer, Scrubber
+from indai.tools.identity import fold_digits
 from stdnum.in_ import aadhaar
 
 # Valid by check digit, and nobody's: the first digit of issued numbers is 2 or more.

@@ -1,0 +1,84 @@
+"""Numbers of identity that nobody may hand in: raw Aadhaar numbers, in any script and however written.
+
+An Aadhaar number has 12 digits, the first 2 to 9, and Verhoeff's check digit (python-stdnum). One random
+number in ten passes that check, so a word of context must stand near it. `refuse_aadhaar` is the one guard of
+tools' arguments and results; what is kept instead is a reference that DigiLocker issued.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from indai.protocol.errors import Reason, Refused
+from stdnum.in_ import aadhaar
+
+CONTEXT: Final = 60
+"""How far a word of context may be from the number, in characters."""
+
+_BETWEEN: Final = r"[\s./\u2010-\u2015\u200b-\u200d\u2060-]?"
+_TWELVE: Final = re.compile(rf"(?<![\d.+])\d(?:{_BETWEEN}\d){{11}}(?!\d|[.,]\d)")
+_WORDS: Final = re.compile(
+    r"a{1,2}dh?a{1,2}r|\buid(ai)?\b|आधार|ஆதார்|ఆధార్|ಆಧಾರ್|আধার|આધાર|ਆਧਾਰ|ആധാർ|ଆଧାର", re.IGNORECASE
+)
+
+
+def fold_digits(text: str) -> str:
+    """The text with the decimal digits of all scripts as ASCII ones; as long as before."""
+    if text.isascii():
+        return text
+    return "".join(
+        str(unicodedata.decimal(char)) if not char.isascii() and char.isdecimal() else char for char in text
+    )
+
+
+def aadhaar_spans(folded: str) -> Iterator[tuple[int, int]]:
+    """Where Aadhaar numbers stand in a text whose digits are folded."""
+    for found in _TWELVE.finditer(folded):
+        around = folded[max(0, found.start() - CONTEXT) : found.end() + CONTEXT]
+        if _WORDS.search(around) and is_aadhaar(found[0]):
+            yield found.span()
+
+
+def is_aadhaar(text: str) -> bool:
+    """Whether a text is nothing but a number that passes the check: for fields that hold an identity number,
+    whose name is the context."""
+    digits = re.sub(_BETWEEN.rstrip("?"), "", fold_digits(text))
+    return len(digits) == 12 and digits.isdecimal() and _verhoeff(digits)
+
+
+def refuse_aadhaar(value: Any, what: str = "This") -> None:
+    """Raises Refused(POLICY_DENIED), which does not repeat the number, for a value (text, or what JSON holds)
+    with an Aadhaar number in it. Names of fields, and what stands beside a number, are its context."""
+    for text in (*_leaves(value, ""), _whole(value)):
+        if next(aadhaar_spans(fold_digits(text)), None) is not None:
+            raise Refused(
+                Reason.POLICY_DENIED,
+                f"{what} has an Aadhaar number in it, which is not taken.",
+                hint="leave it out; a document is named by its DigiLocker reference",
+            )
+
+
+def _leaves(value: Any, name: str) -> Iterator[str]:
+    """Every text and number, after the names of the fields it is in."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name} {key}".replace("_", " ")[-CONTEXT:])
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        for inner in value:
+            yield from _leaves(inner, name)
+    elif isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        yield f"{name}: {value}"
+
+
+def _whole(value: Any) -> str:
+    """All of it as one text: a number's context may be the field beside it."""
+    return "; ".join(_leaves(value, "")) if isinstance(value, Mapping | list | tuple) else ""
+
+
+@lru_cache(maxsize=256)
+def _verhoeff(digits: str) -> bool:
+    return bool(aadhaar.is_valid(digits))
