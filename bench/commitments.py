@@ -8,9 +8,9 @@ python -m bench.commitments --quick           seconds: shows that it runs, and m
   group commit over plain inserts of the same sealed rows, so batches form alike. Sides take turns.
 - *proofs*: receipts made by the service from the stored tiles, one caller.
 - *size*: of all tables with their indexes, for each million entries.
-- *start*: taking over and signing the whole log, cold.
-- *audit*: two nodes' exports of real deals, by one process and by all cores.
 - *sustained*: appends for so long, with the memory of this process at each tenth.
+- *start*: taking over and signing the whole log, cold, with all that was appended.
+- *audit*: two nodes' exports of real deals, by one process and by all cores.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ async def measure(plan: Plan, base: Path) -> dict[str, Any]:
         found: dict[str, Any] = {"appends": [await _level(pool, writer, bare, plan, n) for n in plan.at_once]}
         signer = await LogSigner.open(pool, KEYS, base / "heads", _now_ms)
         await signer.publish()
-        found["start"] = await _start(pool, base / "heads")
         found["size"] = await _size(connection)
         found["proofs"] = await _proofs(pool, signer, plan.proofs)
         found["sustained"] = await _sustained(pool, plan.sustained_s)
+        found["start"] = await _start(pool, base / "heads")
         await connection.close()
     found["audit"] = await asyncio.to_thread(_audit, base / "exports", plan.deals)
     return found

@@ -79,6 +79,11 @@ def accept(offer: Envelope, keys: Mapping[str, SigningKey], own: Resolved, now_m
     return Written(envelope, read(payload, envelope), payload.header.id)
 
 
+def cost_to_accept(offer: Envelope) -> tuple[str, int] | None:
+    """What our signature under an offer costs us: (currency, minor units); None for nothing."""
+    return cost_to(read_terms(negotiation_pb2.Commitment.FromString(offer.payload)), first=False)
+
+
 def several(envelope: Envelope) -> tuple[str, ...]:
     """The handles of a commitment's parties where they are more than two, the offerer first; else nothing."""
     parties = negotiation_pb2.Commitment.FromString(envelope.payload).parties

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 
 from indai.ledger.entries import prepare, prepare_decision
@@ -288,8 +288,9 @@ class Conversation:
         offer = self._draft.thread.commitment
         if offer is None:
             raise RuntimeError("there is no offer to accept")
-        own = (await self._desk.letterhead(None)).own
-        return compose.accept(parse_envelope(offer), self._desk.agent.keys, own, self._draft.now_ms)
+        envelope = parse_envelope(offer)
+        own = (await self._desk.letterhead(compose.cost_to_accept(envelope))).own
+        return compose.accept(envelope, self._desk.agent.keys, own, self._draft.now_ms)
 
     def _receipt(self, mid: bytes) -> ReceiptBody:
         draft = self._draft
@@ -393,7 +394,8 @@ class Conversation:
                 draft.add("holds", mid=mid, item=item, quantity=quantity, peer=peer, **span)
             case Money(amount_minor, currency):
                 money = {"amount_minor": amount_minor, "currency": currency, "day": day}
-                draft.add("holds", mid=mid, peer=peer, limit_minor=limit_minor, **money)
+                links = [asdict(link) for link in draft.links]
+                draft.add("holds", mid=mid, peer=peer, limit_minor=limit_minor, links=links, **money)
 
     def _give(self, mid: bytes, terms: Terms, slot: str, hold: str, **columns: bool) -> None:
         """A row in section `slot` or `hold` for each thing that our signature under `mid` holds."""

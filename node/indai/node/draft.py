@@ -17,6 +17,7 @@ from indai.node.holdings import Holdings
 from indai.node.kinds import words
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, hexed
+from indai.protocol.delegations import Link
 from indai.protocol.kinds.meet import MEET
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import Terms, Wish
@@ -132,6 +133,7 @@ class Draft:
     resends: bool = False  # a stored message of ours is to be sent once more
     replies: list[bytes] = field(default_factory=list)
     effects: list[CalendarWrite] = field(default_factory=list)
+    links: tuple[Link, ...] = ()  # delegations that the money to be signed for comes through
     # (mid of the commitment whose place was taken, mid of the one that now stands)
     succeeded: tuple[bytes, bytes] | None = None
 

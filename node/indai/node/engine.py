@@ -345,5 +345,8 @@ def _meaning(error: asyncpg.PostgresError) -> IndaiError:
         return ProtocolError(Reason.ID_REUSE, "The id was used before with other bytes.", rule="HDR-06")
     if error.sqlstate in ("IND11", "IND12"):
         return IndaiError(Reason.THREAD_CLOSED, "This was decided before.")
+    if error.sqlstate == "IND15":
+        words = "More would be promised than was delegated: the sub-agent's budget is used up."
+        return ProtocolError(Reason.PERMISSION_DENIED, words, rule="REG-37")
     log.error("a batch of one can't be stored", sqlstate=error.sqlstate, constraint=name)
     return IndaiError(Reason.INTERNAL, "The node could not store this.")

@@ -10,7 +10,7 @@ from indai.node.draft import Draft, intent_of
 from indai.node.group_conversation import GroupConversation
 from indai.node.inbound import MAX_HEAD_AGE_MS
 from indai.node.items import Answered, Convene
-from indai.protocol.delegations import check_delegation
+from indai.protocol.delegations import check_delegation, links
 from indai.protocol.errors import InvalidInput, Reason, Unavailable
 from indai.protocol.group.state import Group, Member
 from indai.protocol.party_state import OwnerConvenes, PeerRefused
@@ -71,6 +71,7 @@ def _desk(context: Context, draft: Draft, peer: str) -> Desk:
         if amount is not None:
             path = await context.resolver.authority_of(own, max_age_ms=MAX_HEAD_AGE_MS)
             check_delegation(path, intent, draft.now_ms, amount)
+            draft.links = links(path, amount[0])
         # The key that the other has answered with: its node holds that one, whatever others its record names.
         seen = draft.thread.columns["peer_key"]
         if side and side.group:

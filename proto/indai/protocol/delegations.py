@@ -3,13 +3,15 @@
 A handle delegates to a sub-handle of its own `authority/name`, that one perhaps to another; at most three
 delegations lie between a handle and the deepest. Nothing is copied downwards: each record says what it gives,
 and whoever judges a sub-agent takes the intersection, so a delegation can only narrow, whatever it claims.
-Budgets are counted where the delegator lives; an allotment was debited there when it was granted.
+Budgets are counted where the delegator lives, so who lives elsewhere spends only from an allotment, which was
+debited there when it was granted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from indai.protocol.errors import ProtocolError, Reason
@@ -17,8 +19,15 @@ from indai.protocol.handles import Handle
 from indai.protocol.handlestate import MAX_DEPTH, Delegation, HandleState
 from indai.protocol.operations import Chain
 
-# What a delegate has spent already, by its subject id and the currency; minor units.
-Spent = Mapping[tuple[str, str], int]
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One delegation above a spender: whose, to which subject, and what it leaves for spending in all, in
+    minor units of one currency."""
+
+    delegator: str
+    delegate: str
+    budget_minor: int
 
 
 def delegator_of(chain: Chain) -> str:
@@ -32,10 +41,9 @@ def check_delegation(
     kind: str,
     time_ms: int,
     amount: tuple[str, int] | None = None,
-    spent: Spent | None = None,
 ) -> None:
     """Check that the last of `path` may act in `kind` at `time_ms` (with no kind: at all), and spend `amount`
-    (currency, units).
+    (currency, units) if it has spent nothing before: what it has is counted with `links`, at its node.
 
     `path` leads from a handle that is nobody's sub-agent down to the one that acts, each named by the one
     before. Raises ProtocolError: PERMISSION_DENIED, EXPIRED, UNKNOWN_PEER for another subject than the one
@@ -54,7 +62,16 @@ def check_delegation(
         if grant.depth < len(path) - 2 - level:
             raise _denied(Reason.PERMISSION_DENIED, f"{below.handle} may not delegate this far")
         if amount is not None:
-            _check_budget(grant, amount, spent or {})
+            _check_budget(above, below, grant, amount)
+
+
+def links(path: Sequence[Chain], currency: str) -> tuple[Link, ...]:
+    """The delegations of `path` and what each leaves to spend: its budget, less what the delegate has itself
+    given away for good."""
+    return tuple(
+        Link(above.handle, below.subject_id, _left(_grant(above, below), below, currency))
+        for above, below in pairwise(path)
+    )
 
 
 def allotted(state: HandleState) -> dict[str, int]:
@@ -84,11 +101,23 @@ def _check_grant(grant: Delegation, kind: str, time_ms: int) -> None:
         raise _denied(Reason.EXPIRED, f"The delegation to {grant.handle} is not valid at this time")
 
 
-def _check_budget(grant: Delegation, amount: tuple[str, int], spent: Spent) -> None:
+def _left(grant: Delegation, delegate: Chain, currency: str) -> int:
+    return dict(grant.budgets).get(currency, 0) - allotted(delegate.state).get(currency, 0)
+
+
+def _check_budget(above: Chain, below: Chain, grant: Delegation, amount: tuple[str, int]) -> None:
     currency, minor = amount
-    budget = dict(grant.budgets).get(currency, 0)
-    if minor <= 0 or spent.get((grant.subject_id, currency), 0) + minor > budget:
+    if not grant.allotment and _home(above) != _home(below):
+        raise _denied(
+            Reason.PERMISSION_DENIED,
+            f"{below.handle} lives on another node than its money, without an allotment",
+        )
+    if not 0 < minor <= _left(grant, below, currency):
         raise _denied(Reason.PERMISSION_DENIED, f"{grant.handle} has too little {currency} left")
+
+
+def _home(chain: Chain) -> str:
+    return chain.state.node or chain.handle
 
 
 def _denied(reason: Reason, message: str) -> ProtocolError:

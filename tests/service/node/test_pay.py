@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from indai.client.handlekeys import delegate
 from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.handlestate import Delegation
 from indai.protocol.kinds.pay import payment_reference
-from indai.v1 import commerce_pb2, owner_pb2
+from indai.v1 import commerce_pb2, owner_pb2, registry_pb2
 
 from tests.service.node.conftest import Pair
 from tests.service.node.lives import seen, until
@@ -221,3 +223,34 @@ async def test_both_exports_are_valid(street: Street, tmp_path: Path) -> None:
         await until(trader.owner, thread.thread_id, lambda each: each.commitment_state == POSTED)
     report = await audited(tmp_path, buyer, shop)
     assert verdict(report, thread.commitment_mid) == "VALID"
+
+
+async def sub_agent(street: Street, above: Trader, name: str, budget_minor: int) -> Trader:
+    """An agent of `above` on the same node, which may spend so much."""
+    pair, handle = street.pair, f"{'/'.join(above.handle.split('/')[:2])}/{name}"
+    below = Trader(await pair.a.agent(handle, BUYERS, below=above.handle), pair.a)
+    resolver = pair.world.resolver()
+    subject = (await resolver.resolve(handle)).subject_id
+    given = Delegation(
+        handle, subject, ("pay",), now_ms() - 1_000, now_ms() + DAY, (("INR", budget_minor),), depth=1
+    )
+    chain = (await resolver.resolve(above.handle)).chain
+    operation = delegate(chain, pair.world.rotation[above.handle], given, now_ms=now_ms())
+    request = registry_pb2.SubmitOperationRequest(operation=operation.raw)
+    await pair.world.stub().SubmitOperation(request)
+    return below
+
+
+@pytest.mark.rule("REG-37")
+async def test_sub_agents_together_spend_no_more_than_was_delegated(street: Street) -> None:
+    """Budgets are summed over everybody below a delegation, also when they sign at the same moment."""
+    top, shop = await street.customer(), street.shop
+    work = await sub_agent(street, top, "work", 100_000)
+    travel = await sub_agent(street, work, "travel", 80_000)
+    asked = await asyncio.gather(*(shop.asks_money(travel.handle, 30_000) for _ in range(4)))
+    ended = [(await shop.rests(each)).state for each in asked]
+    assert (ended.count(COMMITTED), ended.count(REJECTED)) == (2, 2), ended
+    paid = [(await shop.rests(await shop.asks_money(work.handle, 30_000))).state for _ in range(2)]
+    assert paid == [COMMITTED, REJECTED]
+    # What is under no delegation counts for none.
+    assert (await shop.rests(await shop.asks_money(top.handle, 60_000))).state == COMMITTED

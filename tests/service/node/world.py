@@ -148,17 +148,25 @@ class Node:
         policy: str,
         calendar: Path | None = None,
         limits: tuple[tuple[str, int], ...] = (),
+        below: str = "",
     ) -> Owner:
+        """`below`: whose delegation it is to get; it is claimed with that one's rotation key."""
         made = await self.operator().CreateAgent(
             owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=policy, calendar_path=str(calendar or ""))
         )
-        key = self.world.rotation[handle] = SigningKey.generate()
+        key = self.world.rotation[handle] = self.world.rotation[below] if below else SigningKey.generate()
         # A second key, which the node does not hold: with it a test signs as this agent.
         other = self.world.insider[handle] = SigningKey.generate()
         publics = (made.agent_key.public_key, other.public_key)
         keys = [new_agent_key(public, now_ms(), limits=limits) for public in publics]
         operation = claim(
-            handle, self.world.policy.origin, [key], now_ms=now_ms(), agent_keys=keys, node=made.node
+            handle,
+            self.world.policy.origin,
+            [key],
+            now_ms=now_ms(),
+            agent_keys=keys,
+            node=made.node,
+            delegator="" if below in handle else below,
         )
         await self.world.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
         stub = OwnerServiceStub(plain_channel(self.info.addresses["owner"], token=made.token))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indai.client.handlekeys import claim, delegate, end_delegation, retire, set_intents
-from indai.protocol.delegations import allotted, check_delegation, delegator_of
+from indai.protocol.delegations import Link, allotted, check_delegation, delegator_of, links
 from indai.protocol.envelope import seal
 from indai.protocol.errors import NotFound, ProtocolError, Reason
 from indai.protocol.handlestate import Delegation
@@ -24,8 +24,8 @@ REGISTRY = "ind.ai/registry"
 ROOT = SigningKey.from_seed(b"r" * 32)
 
 
-def created(handle: str, delegator: str = "") -> Chain:
-    genesis = claim(handle, REGISTRY, [ROOT], now_ms=NOW, node="ind.ai/home", delegator=delegator)
+def created(handle: str, delegator: str = "", node: str = "ind.ai/home") -> Chain:
+    genesis = claim(handle, REGISTRY, [ROOT], now_ms=NOW, node=node, delegator=delegator)
     return apply_operation(None, genesis, NOW)
 
 
@@ -107,9 +107,27 @@ def test_a_budget_counts_what_was_spent_at_every_level() -> None:
     assert denied(path, "pay", amount=("EUR", 5_001)) is Reason.PERMISSION_DENIED  # the parent's is less
     assert denied(path, "pay", amount=("USD", 1)) is Reason.PERMISSION_DENIED
     assert denied(path, "pay", amount=("EUR", 0)) is Reason.PERMISSION_DENIED
-    spent = {(work, "EUR"): 4_000, (travel, "EUR"): 3_000}
-    assert denied(path, "pay", amount=("EUR", 1_000), spent=spent) is None
-    assert denied(path, "pay", amount=("EUR", 1_001), spent=spent) is Reason.PERMISSION_DENIED
+    assert links(path, "EUR") == (
+        Link("ind.ai/alice", work, 5_000),
+        Link("ind.ai/alice/work", travel, 9_000),
+    )
+
+
+@pytest.mark.rule("REG-37")
+def test_what_was_given_away_for_good_cannot_be_spent() -> None:
+    path = family({"budgets": (("EUR", 9_000),)}, {"allotment": True, "depth": 0})
+    assert [link.budget_minor for link in links(path, "EUR")] == [4_000, 5_000]
+    assert denied(path[:2], "pay", amount=("EUR", 4_000)) is None
+    assert denied(path[:2], "pay", amount=("EUR", 4_001)) is Reason.PERMISSION_DENIED
+
+
+@pytest.mark.rule("REG-37")
+def test_who_lives_on_another_node_spends_only_an_allotment() -> None:
+    alice, away = created("ind.ai/alice"), created("ind.ai/alice/work", node="ind.ai/elsewhere")
+    money = "EUR", 1_000
+    assert denied([granted(alice, away), away], "pay", amount=money) is Reason.PERMISSION_DENIED
+    assert denied([granted(alice, away), away], "meet") is None
+    assert denied([granted(alice, away, allotment=True), away], "pay", amount=money) is None
 
 
 def test_an_allotment_is_debited_when_granted() -> None:
