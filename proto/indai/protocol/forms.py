@@ -28,7 +28,9 @@ def check_text(name: str, text: str, limit: int, *, required: bool = False, line
         raise malformed("NEG-02", f"The {name} is empty")
     if len(text) > limit:
         raise malformed("NEG-02", f"The {name} has {len(text)} characters, over the limit of {limit}")
-    if any(_is_control(char) for char in (text.replace("\n", " ") if lines else text)):
+    if lines:
+        text = text.replace("\n", " ")
+    if not (text.isascii() and text.isprintable()) and any(map(_is_control, text)):
         raise malformed("NEG-02", f"The {name} {quoted(text)} holds control characters")
 
 

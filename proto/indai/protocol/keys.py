@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import lru_cache
 
 from indai.protocol.errors import InvalidInput, Reason
 from nacl.bindings import crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
@@ -22,6 +23,7 @@ _KEY_ID_DOMAIN = b"ind.ai/key/v1\n"
 _ED25519 = b"\x01"
 
 
+@lru_cache(maxsize=4096)  # the same few keys are named for every message
 def key_id(public_key: bytes) -> str:
     """`ed25519:` and unpadded base64url of SHA-256(domain || algorithm byte || public key)."""
     digest = hashlib.sha256(_KEY_ID_DOMAIN + _ED25519 + public_key).digest()

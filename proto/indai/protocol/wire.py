@@ -88,6 +88,8 @@ def malformed(what: str) -> ProtocolError:
 
 def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
     """(value, next position) of the varint at `pos`; refuses truncated, padded and over-64-bit ones."""
+    if pos < end and data[pos] < 0x80:  # most are one byte long
+        return data[pos], pos + 1
     value = shift = 0
     while pos < end:
         byte = data[pos]
