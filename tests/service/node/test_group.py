@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from indai.client.audit import Verdict, audit
 from indai.client.channels import plain_channel
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, Reason
@@ -183,3 +184,23 @@ async def test_nobody_is_asked_twice_or_asks_themselves(five: Five) -> None:
         with pytest.raises(IndaiError) as caught:
             await five.meet(*others)
         assert caught.value.reason is Reason.INVALID_ARGUMENT
+
+
+async def test_the_audit_of_all_three_nodes_follows_every_question_vote_and_decision(
+    five: Five, tmp_path: Path
+) -> None:
+    agreed = await five.meet(*NAMES[1:], title="Audited")
+    await five.threads(*NAMES)
+    paths = []
+    for name in ("anu", "chitra", "esha"):
+        paths.append(tmp_path / f"{name}.jsonl")
+        with paths[-1].open("wb") as file:
+            async for part in five.nodes[name].operator().ExportNode(owner_pb2.ExportNodeRequest()):
+                file.write(part.lines)
+    registry = await five.world.mirror(tmp_path / "registry.jsonl")
+    report = audit(paths, registry, five.world.policy.policy)
+    assert not report.findings  # nor in the threads of this module that came to nothing
+    verdicts = {one.mid: one.verdict for one in report.commitments}
+    assert verdicts[agreed.commitment_mid] is Verdict.VALID
+    assert {*verdicts.values()} == {Verdict.VALID}
+    assert report.counts.decisions >= 5

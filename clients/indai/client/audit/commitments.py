@@ -15,6 +15,7 @@ from indai.client.audit.signatures import SignatureCheck
 from indai.client.audit.twowords import TwoWords
 from indai.protocol.envelope import Envelope, parse_envelope
 from indai.protocol.errors import IndaiError
+from indai.protocol.group.signing import read
 from indai.protocol.header import GRACE_MS
 from indai.protocol.leaf import LeafKind
 from indai.protocol.lifecycle import History
@@ -81,7 +82,7 @@ class Judge:
         for ledger in self._ledgers:
             for one in ledger.held.values():
                 held.setdefault(one.mid, []).append(one)
-        for mid in self._transcripts.accepted:
+        for mid in (*self._transcripts.accepted, *self._transcripts.votes):
             if self._transcripts.receipts.get(mid) or not self._transcripts.refusals.get(mid):
                 held.setdefault(mid, [])
         for mid, holders in held.items():
@@ -92,14 +93,14 @@ class Judge:
         yield from self._unopened()
 
     def _one(self, mid: bytes, held: list[Held]) -> CommitmentVerdict:
-        accepted = self._transcripts.accepted.get(mid, [])
+        accepted = self._transcripts.accepted.get(mid) or self._transcripts.votes.get(mid, [])
         raw = (held or accepted)[0].raw
         places = tuple(one.place for one in held)
         try:
             envelope = parse_envelope(raw)
             commitment = strict_parse(negotiation_pb2.Commitment, envelope.payload)
             offer = describe(commitment, mid=mid, signatures=1)
-            describe(commitment, mid=mid, signatures=len(envelope.signatures))
+            read(commitment, envelope)
         except IndaiError as error:
             self._findings.add(Severity.INVALID, "parties", (held or accepted)[0].place, error.message, mid)
             return CommitmentVerdict(mid.hex(), Verdict.INVALID, why=(error.message,), places=places)
@@ -130,7 +131,8 @@ class Judge:
             held = ledger.held.get((party.handle, case.mid)) if ledger else None
             if ledger is not None and held is not None:
                 holders.append(Holder(party.handle, ledger, held))
-        history, flaws = self._lives.judge(offer, holders)
+        handles = [party.handle for party in case.commitment.parties]
+        history, flaws = self._lives.judge(offer, handles, holders)
         for flaw in flaws:
             self._fault(case, flaw.verdict, flaw.check, flaw.words, flaw.place, flaw.severity)
             self.proofs += [flaw.proof] if flaw.proof else []
@@ -143,7 +145,8 @@ class Judge:
                 self._fault(case, Verdict.INVALID, "same-bytes", message, one.place)
 
     def _check_signatures(self, case: _Case, receipt: Said | None) -> None:
-        if len(case.envelope.signatures) != len(case.commitment.parties):
+        voted = not case.held and case.mid not in self._transcripts.accepted  # then a receipt is missing, too
+        if len(case.envelope.signatures) != len(case.commitment.parties) and not voted:
             self._fault(case, Verdict.INVALID, "parties", "Not every party has signed.", case.place)
         if self._history is None:
             message = "No registry was supplied to judge keys by."

@@ -130,14 +130,14 @@ class ContentReader:
         message = describe(event, mid=envelope.mid, signatures=len(envelope.signatures))
         check_form(event.header)
         _check_named(record, record.owner, envelope.mid)
-        if record.owner not in (event.header.sender, event.header.recipient):
-            raise _wrong(f"{record.owner} neither sent nor received the event")
         if not event.seq:
             raise _wrong("A request is no event of a ledger")
         key = (record.owner, envelope.mid)
         if key in self._ledger.events:
             self._twice(record.owner, place, self._ledger.events[key].place, record.mid)
             return
+        if record.owner not in (event.header.sender, event.header.recipient):
+            self._ledger.bystanders.add(key)  # of several, perhaps: judged with the commitment
         self._ledger.events[key] = Happened(record.owner, message, place, leaf.time_ms, record.envelope)
 
     def _decided(self, decided: Decided) -> None:

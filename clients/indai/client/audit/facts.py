@@ -100,6 +100,7 @@ class Ledger:
     erased: dict[int, Erased] = field(default_factory=dict)
     erasures: dict[tuple[str, bytes], int] = field(default_factory=dict)  # of deeds: where each was
     successors: dict[bytes, set[Successor]] = field(default_factory=dict)  # by mid of what they replace
+    bystanders: set[tuple[str, bytes]] = field(default_factory=set)  # events of others: a party of several?
 
     def absorb(self, part: Ledger, twice: Callable[[str, Place, Place, bytes], None]) -> None:
         """Add the next leaves; `twice(owner, place, first place, mid)` hears of what was there already."""
@@ -110,6 +111,7 @@ class Ledger:
         _absorb(self.events, part.events, twice)
         self.at.update(part.at)
         self.closed.update(part.closed)
+        self.bystanders.update(part.bystanders)
         self.erased.update(part.erased)
         for deed, index in part.erasures.items():
             self.erasures.setdefault(deed, index)
@@ -153,9 +155,12 @@ class Said:
 
 @dataclass(slots=True)
 class Transcripts:
-    """What the threads of all files say, by the mid of the commitment."""
+    """What the threads of all files say, by the mid of the commitment. `votes` are acceptances of
+    several, each with its own member's signature alone.
+    """
 
     accepted: dict[bytes, list[Held]] = field(default_factory=lambda: defaultdict(list))
+    votes: dict[bytes, list[Held]] = field(default_factory=lambda: defaultdict(list))
     receipts: dict[bytes, list[Said]] = field(default_factory=lambda: defaultdict(list))
     refusals: dict[bytes, list[Said]] = field(default_factory=lambda: defaultdict(list))
     events: list[Happened] = field(default_factory=list)
@@ -166,6 +171,8 @@ class Transcripts:
         """Add what later messages say."""
         for mid, accepted in part.accepted.items():
             self.accepted[mid] += accepted
+        for mid, votes in part.votes.items():
+            self.votes[mid] += votes
         for mid, said in part.receipts.items():
             self.receipts[mid] += said
         for mid, said in part.refusals.items():

@@ -7,7 +7,7 @@ event changes no verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from indai.client.audit.facts import Happened, Held, Ledger, Transcripts
@@ -62,9 +62,16 @@ class Lives:
         for one in (*recorded, *transcripts.events):
             # By its bytes: one payload may come under a good signature and a bad one.
             self._said.setdefault(body_of(one.message).commitment, {}).setdefault(one.raw, one)
+        self._bystanders: dict[bytes, list[Happened]] = {}
+        for ledger in ledgers:
+            for key in ledger.bystanders:
+                one = ledger.events[key]
+                self._bystanders.setdefault(body_of(one.message).commitment, []).append(one)
 
-    def judge(self, offer: Message, holders: Sequence[Holder]) -> tuple[History, list[Flaw]]:
-        """The life of the commitment `offer` as far as it is legal, and what is not."""
+    def judge(
+        self, offer: Message, parties: Collection[str], holders: Sequence[Holder]
+    ) -> tuple[History, list[Flaw]]:
+        """The life of the commitment `offer` of these handles as far as it is legal, and what is not."""
         said = self._said.pop(offer.mid, {})
         if not isinstance(offer.body, Terms):
             raise TypeError("a commitment without terms")
@@ -81,6 +88,10 @@ class Lives:
         flaws += broken
         for holder in holders:
             flaws += _recorded(history, holder)
+        for one in self._bystanders.get(offer.mid, ()):
+            if one.owner not in parties:
+                words = f"{_name(one.message)}: {one.owner}, who recorded it, is no party."
+                flaws.append(Flaw(Verdict.INVALID, "content", words, one.place))
         return history, flaws
 
     def strays(self) -> Iterator[Happened]:

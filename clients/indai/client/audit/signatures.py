@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from indai.client.audit.registry import KeyHistory
 from indai.protocol.envelope import Envelope, verify_signature
 from indai.protocol.errors import ProtocolError
+from indai.protocol.group.signing import signer_of
 from indai.protocol.kinds.table import KINDS, cost_to, read_terms
 from indai.v1 import negotiation_pb2
 from indai.v1.envelope_pb2 import Header
@@ -59,12 +60,15 @@ class SignatureCheck:
     def commitment(
         self, envelope: Envelope, commitment: negotiation_pb2.Commitment, time_ms: int
     ) -> list[Fault]:
-        """Faults of an OFFER (one signature) or an ACCEPT (all), in party order."""
+        """Faults of an OFFER (one signature), an ACCEPT (all, in party order) or a vote (two of several)."""
         parties, kind = commitment.parties, KINDS.get(commitment.WhichOneof("terms") or "")
         intent = kind.intent if kind else ""
+        signers = parties[: len(envelope.signatures)]
+        if voter := signer_of(commitment, envelope):
+            signers = [parties[0], parties[voter]]
         faults = [
             fault
-            for index, party in enumerate(parties[: len(envelope.signatures)])
+            for index, party in enumerate(signers)
             for fault in self._signature(
                 envelope, index, party, time_ms, intent, _cost(commitment, first=index == 0)
             )

@@ -1,5 +1,5 @@
 """A portable proof that a party signed two different words on one commitment: two RECEIPTs that differ, a
-RECEIPT and a REJECT, or two events under one number.
+RECEIPT and a REJECT (of several: a WITHDRAW, the release), or two events under one number.
 
 It stands alone: whoever has the file and a mirror of the registry checks it, without the exports it came
 from. The two messages may lie with two parties; either of them is innocent by itself.
@@ -95,7 +95,9 @@ def _contradicted(one: Message, other: Message) -> bytes:
         return one.body.commitment if same and one.body.seq and one.mid != other.mid else b""
     if not isinstance(one.body, ReceiptBody):
         return b""
-    refuses = other.move is Move.REJECT and other.in_reply_to == one.body.mid
+    # To several, what an offerer takes back for all is its word as much as a REJECT is.
+    word = Move.WITHDRAW if one.body.commitment else Move.REJECT
+    refuses = other.move is word and other.in_reply_to == one.body.mid
     differs = isinstance(other.body, ReceiptBody) and other.body.mid == one.body.mid
     return one.body.mid if refuses or (differs and other.body != one.body) else b""
 
