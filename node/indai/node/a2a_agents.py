@@ -28,6 +28,8 @@ from a2a.types import a2a_pb2 as pb
 from google.protobuf import json_format, struct_pb2
 from indai.a2a.agents import Agent, TaskEvent, Turn, artifact, status
 from indai.a2a.calls import Call
+from indai.client.resolver import Resolver
+from indai.node.a2a_extended import extend
 from indai.node.agents import Agents
 from indai.node.draft import ThreadState
 from indai.node.engine import Engine
@@ -79,7 +81,7 @@ _SKILLS: Final = {
 class NodeAgents:
     """The agents that live here, by handle or by their name under the node's authority.
 
-    `default` is the handle that answers without a tenant; `asker` answers unsigned questions.
+    `authority` is the part that names share; `asker` answers unsigned questions.
     """
 
     def __init__(
@@ -91,11 +93,13 @@ class NodeAgents:
         refusals: Refusals,
         clock: Callable[[], int],
         authority: str,
+        resolver: Resolver,
         asker: Asker | None = None,
     ) -> None:
         self._agents, self._gate, self._engine = agents, gate, engine
         self._store, self._refusals, self._clock = store, refusals, clock
         self._authority, self._asker = authority, asker
+        self.resolver = resolver
 
     async def find(self, tenant: str) -> Agent | None:
         """The agent of a tenant. Without one, the only agent that lives here."""
@@ -177,6 +181,10 @@ class HandleAgent:
             name, what = _SKILLS[kind]
             card.skills.add(id=kind, name=name, description=what, tags=["ind.ai", kind])
         return card
+
+    async def extended(self) -> pb.AgentCard:
+        """See `indai.node.a2a_extended`."""
+        return await extend(self.card, self.handle, self._node.resolver)
 
     def message_key(self, message: pb.Message) -> bytes | None:
         """The envelope's digest."""

@@ -285,6 +285,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     refusals,
                     clock,
                     plan.handle.partition("/")[0],
+                    resolver,
                     exchange.public_door.answer,
                 ),
                 lambda: agents,

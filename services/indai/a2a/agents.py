@@ -36,6 +36,10 @@ class Agent(Protocol):
     @property
     def card(self) -> pb.AgentCard: ...
 
+    async def extended(self) -> pb.AgentCard:
+        """The card for a caller who has proved who they are; without interfaces."""
+        ...
+
     def message_key(self, message: pb.Message) -> bytes | None:
         """32 bytes that are the same whenever this message comes, if it carries such a thing."""
         ...

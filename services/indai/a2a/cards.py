@@ -55,15 +55,15 @@ class CardIssuer:
 
     async def public(self, agent: Agent, tenant: str = "") -> pb.AgentCard:
         """The card for everybody."""
-        return await self._issued(agent, tenant)
+        return await self._issued(agent, agent.card, tenant)
 
     async def extended(self, agent: Agent) -> pb.AgentCard:
         """The card for callers who have proved who they are."""
-        return await self._issued(agent, "")
+        return await self._issued(agent, await agent.extended(), "")
 
-    async def _issued(self, agent: Agent, tenant: str) -> pb.AgentCard:
+    async def _issued(self, agent: Agent, said: pb.AgentCard, tenant: str) -> pb.AgentCard:
         card = pb.AgentCard()
-        card.CopyFrom(agent.card)
+        card.CopyFrom(said)
         places = self._places()
         for binding, url in (
             ("JSONRPC", f"{places.http}/a2a/jsonrpc"),

@@ -100,6 +100,10 @@ class Tck:
             examples=["tck-complete-task"],
         )
 
+    async def extended(self) -> pb.AgentCard:
+        """The kit asks for no more."""
+        return self.card
+
     def message_key(self, message: pb.Message) -> bytes | None:
         """None: nothing here is signed."""
         return None

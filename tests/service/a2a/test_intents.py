@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from google.protobuf import json_format
 from indai.client.agentcard import verify_card
 from indai.client.channels import plain_channel
 from indai.node.a2a_agents import EXTENSION
@@ -232,7 +233,20 @@ async def test_keys_make_a_caller_somebody_until_they_are_revoked(place: Place) 
         assert (await place.get(path, **bearer))[0] == 200
         listed = (await place.get("/a2a/alice/tasks", **bearer))[1]
         assert task["id"] in {each["id"] for each in listed["tasks"]}
-        assert (await place.get("/a2a/alice/extendedAgentCard", **bearer))[0] == 200
+        status, card = await place.get("/a2a/alice/extendedAgentCard", **bearer)
+        assert status == 200
+        (extension,) = card["capabilities"]["extensions"]
+        own = await place.world.resolver().resolve("ind.ai/alice")
+        assert extension["params"]["subject"] == own.subject_id
+        assert set(extension["params"]["keys"]) == {key.key_id for key in own.state.agent_keys}
+        assert extension["params"]["ledger"].startswith(f"{own.state.node}/ledger")
+        wishes = {
+            skill["id"]: json_format.Parse(skill["examples"][0], negotiation_pb2.Propose())
+            for skill in card["skills"]
+        }
+        assert {kind: wish.WhichOneof("terms") for kind, wish in wishes.items()} == {
+            kind: kind for kind in wishes
+        }
         assert (await place.get("/a2a/alice/extendedAgentCard"))[0] == 401
         await keys.RevokeA2AKey(a2a_pb2.RevokeA2AKeyRequest(name="bot"))
         assert (await place.get(path, **bearer))[0] == 401
