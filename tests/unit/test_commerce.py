@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indai.dpi.razorpay import is_signed, read
 from indai.node.holdings import Holdings, Spent
 from indai.node.kinds.money import decimal, spoken
 from indai.node.mandates import Mandate, Period
-from indai.node.razorpay import is_signed, read
 from indai.node.stock import StockItem, most_held
 from indai.node.upi import upi_link
 from indai.protocol.errors import InvalidInput

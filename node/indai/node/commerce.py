@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import aiohttp
 import asyncpg
 from aiohttp import web
+from indai.dpi.razorpay import Provider
 from indai.node import auth
 from indai.node.agents import Agents
 from indai.node.commerce_service import CommerceServicer
@@ -21,7 +22,6 @@ from indai.node.pay_accounts import PayAccounts
 from indai.node.pay_pages import PayPages
 from indai.node.payments import Payments
 from indai.node.policies import Policies
-from indai.node.razorpay import Provider
 from indai.node.secrets import Secrets
 from indai.node.service import Service
 from indai.node.stock import Shelf

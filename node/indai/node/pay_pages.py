@@ -11,9 +11,9 @@ from typing import Any
 
 import asyncpg
 import structlog
+from indai.dpi.razorpay import Provider
 from indai.node.kinds.pay import CLOSE_PAGE, OPEN_PAGE
 from indai.node.pay_accounts import PayAccounts
-from indai.node.razorpay import Provider
 from indai.node.secrets import Secrets
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError

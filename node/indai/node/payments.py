@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
+from indai.dpi.razorpay import CAPTURED, ENDED, FAILED, SIGNATURE_HEADER, Payment, Webhook, is_signed, read
 from indai.node.engine import Engine
 from indai.node.kinds.money import spoken
 from indai.node.pay_accounts import HOOK_PATH, PayAccounts
-from indai.node.razorpay import CAPTURED, ENDED, FAILED, SIGNATURE_HEADER, Payment, Webhook, is_signed, read
 from indai.node.secrets import Secrets
 from indai.node.settlement import Settlement
 from indai.node.store import Store

@@ -27,6 +27,7 @@ from indai.runtime.tierstore import SCHEMA as RUNTIME
 from indai.storage.migrations import Schema
 from indai.tlog.append import SCHEMA as TLOG
 
+DPI = Schema("dpi", "indai.dpi")
 LLM = Schema("llm", "indai.llm")
 MEMORY = Schema("memory", "indai.memory")
 POLICY = Schema("policy", "indai.policy")
@@ -36,7 +37,7 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "ledger": (TLOG, LEDGER),
     "llm": (LLM,),
     "memory": (MEMORY,),
-    "node": (TLOG, LEDGER, NODE, RUNTIME),
+    "node": (TLOG, LEDGER, NODE, RUNTIME, DPI),
     "witness": (),
     "edge": (A2A,),
 }
@@ -50,7 +51,7 @@ NEEDS = {
     "witness": (),
     "edge": (),
 }
-ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, A2A)
+ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, DPI, A2A)
 """Schemas as they are migrated: the log comes first, since what builds on it calls its functions."""
 
 

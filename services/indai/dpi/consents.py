@@ -1,0 +1,247 @@
+"""What people have consented to, as rows: who, for which purpose, until when, and every use of it.
+
+Nothing is read at a service without a row that is ACTIVE now (`use`), which counts the reading in the same
+transaction: two at once can't both take the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused
+from indai.storage.pool import transaction
+from indai.tools.identity import refuse_aadhaar
+
+MAX_PURPOSE = 200
+ENDED = ("USED", "REJECTED", "REVOKED", "EXPIRED", "FAILED")
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """One row. `handle` and `artefact` are the service's names for it, `signature` is the artefact's;
+    `detail` says what was asked for. Times in ms."""
+
+    id: str
+    owner: str
+    person: str
+    kind: str
+    purpose: str
+    status: str
+    expires_ms: int
+    created_ms: int
+    purpose_code: str = ""
+    handle: str = field(default="", repr=False)
+    artefact: str = ""
+    signature: str = field(default="", repr=False)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    uses: int = 0
+
+    def check_active(self, now_ms: int) -> None:
+        """Raises Refused(PERMISSION_DENIED) unless it permits reading now."""
+        status = "EXPIRED" if self.expires_ms <= now_ms else self.status
+        if status != "ACTIVE":
+            words = {
+                "PENDING": "has not been given yet",
+                "PAUSED": "is paused",
+                "USED": "was for one time, and is used up",
+                "EXPIRED": "has expired",
+                "REVOKED": "was withdrawn",
+            }
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                f"The consent {words.get(status, 'was not given')}.",
+                hint="ask for consent anew" if status in ENDED else "try again when it is active",
+            )
+
+
+_COLUMNS = (
+    "id::text, owner, person, kind, purpose, status, expires_ms, created_ms, purpose_code, handle, artefact,"
+    " signature, detail,"
+    " (SELECT count(*) FROM dpi.uses u WHERE u.owner = c.owner AND u.consent = c.id) AS uses"
+)
+
+
+class Consents:
+    """The only writer of `dpi.consents` and `dpi.uses`."""
+
+    def __init__(self, pool: asyncpg.Pool, clock: Callable[[], int]) -> None:
+        self._pool, self._clock = pool, clock
+
+    async def add(
+        self,
+        owner: str,
+        person: str,
+        kind: str,
+        purpose: str,
+        expires_ms: int,
+        *,
+        status: str = "PENDING",
+        consent_id: str = "",
+        **more: Any,
+    ) -> Consent:
+        """A new row. Raises InvalidInput for a purpose that is none."""
+        checked = check_purpose(purpose)
+        made = Consent(
+            consent_id or str(uuid.uuid4()),
+            owner,
+            person,
+            kind,
+            checked,
+            status,
+            expires_ms,
+            self._clock(),
+            **more,
+        )
+        async with transaction(self._pool, [owner]) as connection:
+            await connection.execute(
+                "INSERT INTO dpi.consents (owner, id, person, kind, purpose, status, expires_ms, created_ms,"
+                " purpose_code, handle, artefact, signature, detail)"
+                " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                owner,
+                uuid.UUID(made.id),
+                person,
+                kind,
+                made.purpose,
+                status,
+                expires_ms,
+                made.created_ms,
+                made.purpose_code,
+                made.handle,
+                made.artefact,
+                made.signature,
+                json.dumps(made.detail),
+            )
+        return made
+
+    async def get(self, owner: str, person: str, consent_id: str, kind: str = "") -> Consent:
+        """A person's own. Raises NotFound, also for another person's."""
+        async with transaction(self._pool, [owner]) as connection:
+            row = await connection.fetchrow(
+                f"SELECT {_COLUMNS} FROM dpi.consents c WHERE owner = $1 AND id = $2 AND person = $3"  # noqa: S608
+                " AND ($4 = '' OR kind = $4)",
+                owner,
+                _uuid(consent_id),
+                person,
+                kind,
+            )
+        if row is None:
+            raise NotFound(
+                Reason.NOT_FOUND, "There is no such consent.", hint="indai connect status lists them"
+            )
+        return _consent(row)
+
+    async def by_handle(self, owners: list[str], kind: str, handle: str, artefact: str) -> Consent | None:
+        """The one that a service means by its handle, or by the artefact's id."""
+        async with transaction(self._pool, owners) as connection:
+            row = await connection.fetchrow(
+                f"SELECT {_COLUMNS} FROM dpi.consents c WHERE owner = ANY($1) AND kind = $2"  # noqa: S608
+                " AND (handle <> '' AND handle = $3 OR artefact <> '' AND artefact = $4) LIMIT 1",
+                owners,
+                kind,
+                handle,
+                artefact,
+            )
+        return _consent(row) if row is not None else None
+
+    async def of(self, owner: str, person: str) -> list[Consent]:
+        """A person's, the newest first, at most a hundred."""
+        async with transaction(self._pool, [owner]) as connection:
+            rows = await connection.fetch(
+                f"SELECT {_COLUMNS} FROM dpi.consents c WHERE owner = $1 AND person = $2"  # noqa: S608
+                " ORDER BY created_ms DESC, id LIMIT 100",
+                owner,
+                person,
+            )
+        return [_consent(row) for row in rows]
+
+    async def change(self, consent: Consent, status: str, **more: str) -> None:
+        """Another status, and what the service now calls it. One that has ended stays ended."""
+        async with transaction(self._pool, [consent.owner]) as connection:
+            await connection.execute(
+                "UPDATE dpi.consents SET status = $3, handle = coalesce($4, handle),"
+                " artefact = coalesce($5, artefact), signature = coalesce($6, signature)"
+                " WHERE owner = $1 AND id = $2 AND NOT status = ANY($7)",
+                consent.owner,
+                uuid.UUID(consent.id),
+                status,
+                more.get("handle"),
+                more.get("artefact"),
+                more.get("signature"),
+                list(ENDED),
+            )
+
+    async def use(
+        self, consent: Consent, what: str, *, most: int = 0, since_ms: int = 0, once: bool = False
+    ) -> None:
+        """Count one reading, if the row permits it at this moment. `most` readings since `since_ms`; `once`
+        ends it with this one. Raises Refused(PERMISSION_DENIED)."""
+        now = self._clock()
+        async with transaction(self._pool, [consent.owner]) as connection:
+            row = await connection.fetchrow(
+                "SELECT status, expires_ms FROM dpi.consents WHERE owner = $1 AND id = $2 FOR UPDATE",
+                consent.owner,
+                uuid.UUID(consent.id),
+            )
+            _now(consent, row).check_active(now)
+            done = await connection.fetchval(
+                "SELECT count(*) FROM dpi.uses WHERE owner = $1 AND consent = $2 AND at_ms > $3",
+                consent.owner,
+                uuid.UUID(consent.id),
+                since_ms,
+            )
+            if most and done >= most:
+                raise Refused(
+                    Reason.PERMISSION_DENIED,
+                    f"The consent permits {most} readings in this time, and they are done.",
+                    hint="try again later, or ask for another consent",
+                )
+            await connection.execute(
+                "INSERT INTO dpi.uses (owner, id, consent, what, at_ms) VALUES ($1, $2, $3, $4, $5)",
+                consent.owner,
+                uuid.uuid4(),
+                uuid.UUID(consent.id),
+                what,
+                now,
+            )
+            if once:
+                await connection.execute(
+                    "UPDATE dpi.consents SET status = 'USED', handle = '' WHERE owner = $1 AND id = $2",
+                    consent.owner,
+                    uuid.UUID(consent.id),
+                )
+
+
+def check_purpose(text: str) -> str:
+    """What for, in words. Raises InvalidInput for nothing, too much, or what can't be shown."""
+    purpose = text.strip()
+    if not 3 <= len(purpose) <= MAX_PURPOSE or not purpose.isprintable():
+        raise InvalidInput(
+            Reason.INVALID_ARGUMENT,
+            f"A purpose has 3 to {MAX_PURPOSE} characters.",
+            hint="say what the data is needed for",
+        )
+    refuse_aadhaar(purpose, "The purpose")
+    return purpose
+
+
+def _consent(row: asyncpg.Record) -> Consent:
+    return Consent(**{**dict(row), "detail": json.loads(row["detail"])})
+
+
+def _now(consent: Consent, row: asyncpg.Record | None) -> Consent:
+    if row is None:
+        raise IndaiError(Reason.NOT_FOUND, "The consent is gone.")
+    known = {name: getattr(consent, name) for name in ("id", "owner", "person", "kind", "purpose")}
+    return Consent(**known, **dict(row), created_ms=consent.created_ms)
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except (ValueError, AttributeError):
+        raise NotFound(Reason.NOT_FOUND, "There is no such consent.") from None

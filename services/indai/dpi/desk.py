@@ -1,0 +1,119 @@
+"""All public services of a node, put together from one configuration: what the tools and the RPCs ask."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import aiohttp
+import asyncpg
+from aiohttp import web
+from indai.dpi.config import Config
+from indai.dpi.consents import Consents
+from indai.dpi.digilocker import DigiLocker
+from indai.dpi.documents import Documents, Seal
+from indai.dpi.lockers import CALLBACK, Lockers
+from indai.dpi.remote import TIMEOUT_S, Remote, Vault, open_session
+from indai.protocol.errors import IndaiError, Reason, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the node gives: its database, keys, clock, and where it is. `owners` lists the handles that live
+    here; `private` lets services be on this machine, for a node that is on loopback itself."""
+
+    pool: asyncpg.Pool
+    vault: Vault
+    seal: Seal
+    unseal: Seal
+    derive: Callable[[str], bytes]
+    clock: Callable[[], int]
+    public_url: Callable[[], str]
+    owners: Callable[[], list[str]]
+    private: bool = False
+
+
+class Desk:
+    """The services that are configured; an async context manager."""
+
+    def __init__(self, config: Config, around: Surroundings) -> None:
+        self.config, self._around = config, around
+        self._session: aiohttp.ClientSession | None = None
+        self.consents = Consents(around.pool, around.clock)
+        self.documents = Documents(
+            around.pool,
+            around.seal,
+            around.unseal,
+            around.derive("dpi-links"),
+            around.clock,
+            link_minutes=config.documents.link_minutes,
+            keep_days=config.documents.keep_days,
+        )
+        self.lockers = Lockers(
+            around.pool,
+            self._digilocker,
+            around.vault,
+            self.consents,
+            self.documents,
+            around.derive("dpi-states"),
+            around.public_url,
+            around.clock,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._session = open_session(private=self._around.private)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Where browsers, links and services come to."""
+        return [web.get(CALLBACK, self._came_back), *self.documents.routes()]
+
+    def remote(self, name: str, base: str) -> Remote:
+        """A service at its address."""
+        assert self._session is not None  # noqa: S101 - it is open
+        return Remote(self._session, name, base, private=self._around.private, timeout_s=TIMEOUT_S)
+
+    async def _digilocker(self) -> DigiLocker:
+        wanted = self.config.digilocker
+        if wanted is None:
+            raise not_configured("DigiLocker", "digilocker")
+        secret = await self._around.vault.get(wanted.client_secret)
+        return DigiLocker(self.remote("DigiLocker", wanted.base_url), wanted.client_id, secret)
+
+    async def _came_back(self, request: web.Request) -> web.Response:
+        """A person's browser, from DigiLocker: shows the code that only they may know."""
+        given = {name: request.query.get(name, "")[:2000] for name in ("state", "code", "error")}
+        try:
+            code = await self.lockers.callback(**given)
+        except IndaiError as error:
+            return _page(error.reason.status.http, f"{error.message} {error.hint}".strip())
+        return _page(200, "Almost done. Tell your agent this code, and nobody else:", code)
+
+
+def not_configured(name: str, section: str) -> Refused:
+    """A service that this node's operator has not set up."""
+    return Refused(
+        Reason.UNSUPPORTED,
+        f"{name} is not set up on this node.",
+        hint=f"the operator writes the section {section} into dpi.yaml: docs/services/dpi.md",
+    )
+
+
+def _page(status: int, words: str, code: str = "") -> web.Response:
+    shown = f"<p style='font:2em monospace'>{html.escape(code)}</p>" if code else ""
+    return web.Response(
+        status=status,
+        text=f"<!doctype html><meta charset=utf-8><title>ind.ai</title><p>{html.escape(words)}</p>{shown}",
+        content_type="text/html",
+        headers={
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",
+            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+        },
+    )
