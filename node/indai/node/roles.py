@@ -26,6 +26,7 @@ from indai.registry.store import SCHEMA as REGISTRY
 from indai.runtime.tierstore import SCHEMA as RUNTIME
 from indai.storage.migrations import Schema
 from indai.tlog.append import SCHEMA as TLOG
+from indai.tools.store import SCHEMA as TOOLS
 
 DPI = Schema("dpi", "indai.dpi")
 LLM = Schema("llm", "indai.llm")
@@ -37,7 +38,7 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "ledger": (TLOG, LEDGER),
     "llm": (LLM,),
     "memory": (MEMORY,),
-    "node": (TLOG, LEDGER, NODE, RUNTIME, DPI),
+    "node": (TLOG, LEDGER, NODE, RUNTIME, TOOLS, DPI),
     "witness": (),
     "edge": (A2A,),
 }
@@ -51,7 +52,7 @@ NEEDS = {
     "witness": (),
     "edge": (),
 }
-ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, DPI, A2A)
+ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, TOOLS, DPI, A2A)
 """Schemas as they are migrated: the log comes first, since what builds on it calls its functions."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class Effect(Enum):
@@ -43,8 +43,11 @@ class Status(Enum):
 class Caller:
     """For whom a tool runs. Made by code from what is verified, never from what a model says.
 
-    `owner` is the handle whose agent acts; `person` the one who talks (the owner at the private door);
-    `door` is private, public or distribution.
+    `owner` is the handle whose agent acts, empty at a door of an organisation's own; `person` the one who
+    talks (the owner at the private door); `door` is private, public or distribution. `turn` makes what is
+    done once: the same turn and arguments again are the same act. `autonomy` and `approvals` are the AGENT
+    tier's; `session_tools` narrows this session, None does not. `context`: what the model that wishes the
+    call has read: `UNTRUSTED` words of outsiders, `PRIVATE` facts of the owner.
     """
 
     tenant: str
@@ -59,6 +62,10 @@ class Caller:
     time_zone: str = "Asia/Kolkata"
     now_ms: int = 0
     turn: str = ""
+    autonomy: str = "autonomous"
+    approvals: frozenset[str] = frozenset()
+    session_tools: frozenset[str] | None = None
+    context: frozenset[Touch] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,15 @@ Progress = Callable[[str], Awaitable[None]]
 """Tells a sentence of progress while a tool runs."""
 
 
+async def unheard(_: str) -> None:
+    """Progress that nobody listens to."""
+
+
+Push = Callable[[Caller, "Outcome"], Awaitable[None]]
+"""Tells the session of a call what became of it later: durable, and at least once. `Outcome.job` or
+`Outcome.approval` names what it answers."""
+
+
 class Tool(Protocol):
     """One tool. It raises `IndaiError` for what goes wrong; the toolbox makes it an `Outcome`."""
 
@@ -129,8 +145,29 @@ class Tool(Protocol):
     async def run(
         self, caller: Caller, arguments: Mapping[str, Any], progress: Progress
     ) -> Mapping[str, Any]:
-        """Do it. Arguments fit the schema; the result must fit the other. `thread_id` in a result names the
-        negotiation that it began. Idempotent for the same `caller.turn` and arguments."""
+        """Do it. Arguments fit the schema, or are what `prepare` made of them; the result must fit the other.
+        Idempotent for the same `caller.turn` and arguments. In a result, `thread_id` names the negotiation
+        that it began, `running: true` says that it goes on, and `approval` (code, action_hash, terms,
+        expires_ms) that it waits for the owner's word on that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A call made concrete before anybody is asked about it: names have become handles, words of time have
+    become moments. `terms` is what the owner reads, rendered by code from exactly these arguments."""
+
+    arguments: Mapping[str, Any]
+    terms: str
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A tool whose arguments leave something open. What is approved, hashed and run is what it makes of
+    them."""
+
+    async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
+        """Make them concrete. Raises `IndaiError` for what can't be; a `code` in its metadata tells a program
+        more than the reason, e.g. AMBIGUOUS_PERSON."""
 
 
 class Toolbox(Protocol):

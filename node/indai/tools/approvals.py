@@ -1,0 +1,191 @@
+"""The owner's word on a call of a tool: durable, for exactly what was shown, once.
+
+    pending -> approved -> done          the owner said yes: it runs, however often the process dies meanwhile
+    pending -> declined | expired        nothing happens
+
+A row holds the caller and the arguments that will run, and the hash that binds both. The code is short
+enough to be said on a telephone; it opens nothing by itself, since only the owner, known to be the owner, can
+answer. It has no hexadecimal digit in it, so it is never taken for the code of a negotiation's question.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import asyncpg
+from indai.protocol.errors import NotFound, Reason, Refused, Unavailable
+from indai.storage.pool import transaction
+from indai.tools.callers import dump_caller, read_caller
+from indai.tools.store import holder_of
+from indai.tools.values import Act, Approval, Caller
+
+LETTERS: Final = "ghjkmnpqrstuvwxyz"  # no look-alikes, no hexadecimal digits
+CODE_LENGTH: Final = 8
+LIFETIME_MS: Final = 24 * 3_600_000
+MAX_PENDING: Final = 100  # of one holder: whoever talks to an agent must not be able to flood its owner
+
+_PENDING = "SELECT * FROM tools.approvals WHERE holder = $1 AND state = 'pending' AND expires_ms > $2"
+_INSERT = """
+    INSERT INTO tools.approvals
+        (id, holder, code, action_hash, tool, caller, arguments, terms, why, state, created_ms, expires_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'pending', $10, $11)
+    ON CONFLICT DO NOTHING RETURNING id
+"""
+_ANSWER = """
+    UPDATE tools.approvals SET state = $4, answered_ms = $5, answered_by = $6
+    WHERE holder = $1 AND code = $2 AND state = 'pending' AND expires_ms > $3 RETURNING *
+"""
+_EXPIRE = """
+    UPDATE tools.approvals SET state = 'expired' WHERE holder = $1 AND state = 'pending' AND expires_ms <= $2
+        AND ($3::uuid IS NULL OR id = $3)
+    RETURNING *
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One row: what would run, and how it is."""
+
+    id: uuid.UUID
+    tool: str
+    caller: Caller
+    arguments: Mapping[str, Any]
+    why: str
+    state: str
+    created_ms: int
+    approval: Approval
+
+
+class Approvals:
+    """The rows. Every query names the holder, and row-level security holds it to that."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def ask(
+        self, caller: Caller, tool: str, act: Act, digest: bytes, why: str, now_ms: int
+    ) -> tuple[Asked, bool]:
+        """The question about exactly this act, and whether it is new: one that waits is not asked twice.
+        Raises Refused when too many wait."""
+        holder = holder_of(caller)
+        async with transaction(self._pool, (holder,)) as connection:
+            await connection.execute(_EXPIRE, holder, now_ms, None)
+            waiting = await connection.fetch(_PENDING, holder, now_ms)
+            known = next((row for row in waiting if row["action_hash"] == digest), None)
+            if known is not None:
+                return _asked(known), False
+            if len(waiting) >= MAX_PENDING:
+                raise Refused(
+                    Reason.RATE_LIMITED,
+                    "Too many questions wait for the owner already.",
+                    hint="answer some: indai inbox",
+                )
+            asked = _new(caller, tool, act, digest, why, now_ms)
+            if await self._insert(connection, holder, asked):
+                return asked, True
+            # Somebody asked the same at this moment; READ COMMITTED shows it now.
+            rows = await connection.fetch(f"{_PENDING} AND action_hash = $3", holder, now_ms, digest)
+        if not rows:
+            raise Unavailable(
+                Reason.DATABASE_UNAVAILABLE, "The question could not be kept.", hint="try again"
+            )
+        return _asked(rows[0]), False
+
+    async def _insert(self, connection: asyncpg.Connection, holder: str, asked: Asked) -> bool:
+        made = await connection.fetchval(
+            _INSERT,
+            asked.id,
+            holder,
+            asked.approval.code,
+            bytes.fromhex(asked.approval.action_hash),
+            asked.tool,
+            dump_caller(asked.caller),
+            json.dumps(asked.arguments),
+            asked.approval.terms,
+            asked.why,
+            asked.created_ms,
+            asked.approval.expires_at_ms,
+        )
+        return made is not None
+
+    async def waiting(self, holder: str, now_ms: int) -> Sequence[Asked]:
+        """Those that wait, the most urgent first."""
+        async with transaction(self._pool, (holder,)) as connection:
+            rows = await connection.fetch(f"{_PENDING} ORDER BY expires_ms, id", holder, now_ms)
+        return [_asked(row) for row in rows]
+
+    async def take(self, holder: str, code: str, *, approve: bool, by: str, now_ms: int) -> Asked:
+        """Take the owner's word. Raises NotFound for a code that doesn't wait: used, expired or never
+        given."""
+        async with transaction(self._pool, (holder,)) as connection:
+            state = "approved" if approve else "declined"
+            row = await connection.fetchrow(_ANSWER, holder, normalised(code), now_ms, state, now_ms, by)
+        if row is None:
+            raise NotFound(
+                Reason.NOT_FOUND,
+                "No question waits under this code: it was answered, has expired or never was.",
+                hint="indai inbox shows those that wait",
+            )
+        return _asked(row)
+
+    async def find(self, holder: str, id: uuid.UUID) -> Asked | None:
+        """One row."""
+        async with transaction(self._pool, (holder,)) as connection:
+            row = await connection.fetchrow(
+                "SELECT * FROM tools.approvals WHERE holder = $1 AND id = $2", holder, id
+            )
+        return _asked(row) if row else None
+
+    async def finish(self, holder: str, id: uuid.UUID, outcome: Mapping[str, Any]) -> bool:
+        """What came of an approved one; False when that was known already."""
+        async with transaction(self._pool, (holder,)) as connection:
+            done = await connection.fetchval(
+                "UPDATE tools.approvals SET state = 'done', outcome = $3"
+                " WHERE holder = $1 AND id = $2 AND state = 'approved' RETURNING id",
+                holder,
+                id,
+                json.dumps(outcome, ensure_ascii=False),
+            )
+        return done is not None
+
+    async def expire(self, holder: str, id: uuid.UUID, now_ms: int) -> Asked | None:
+        """The row if its time ran out just now."""
+        async with transaction(self._pool, (holder,)) as connection:
+            row = await connection.fetchrow(_EXPIRE, holder, now_ms, id)
+        return _asked(row) if row else None
+
+
+def is_code(text: str) -> bool:
+    """Whether a text has the form of one of these codes; those of negotiations are hexadecimal."""
+    code = normalised(text)
+    return len(code) == CODE_LENGTH and set(code) <= set(LETTERS)
+
+
+def normalised(code: str) -> str:
+    """A code as it is stored, however it was typed or said."""
+    return "".join(code.split()).replace("-", "").lower()
+
+
+def _new(caller: Caller, tool: str, act: Act, digest: bytes, why: str, now_ms: int) -> Asked:
+    code = "".join(secrets.choice(LETTERS) for _ in range(CODE_LENGTH))
+    approval = Approval(code, digest.hex(), act.terms, now_ms + LIFETIME_MS)
+    return Asked(uuid.uuid4(), tool, caller, dict(act.arguments), why, "pending", now_ms, approval)
+
+
+def _asked(row: asyncpg.Record) -> Asked:
+    approval = Approval(row["code"], row["action_hash"].hex(), row["terms"], row["expires_ms"])
+    return Asked(
+        row["id"],
+        row["tool"],
+        read_caller(row["caller"]),
+        json.loads(row["arguments"]),
+        row["why"],
+        row["state"],
+        row["created_ms"],
+        approval,
+    )

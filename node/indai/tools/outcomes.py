@@ -1,0 +1,91 @@
+"""What became of a call, made from what a tool answered or raised. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from indai.protocol.errors import IndaiError
+from indai.tools.identity import refuse_aadhaar
+from indai.tools.normalise import Money, fields_of
+from indai.tools.schemas import MAX_RESULT, misfit, too_large
+from indai.tools.values import Approval, Caller, Outcome, Spec, Status
+from jsonschema import Draft202012Validator
+
+# A tool that answers with one of these does not work; any other error is an answer about the request.
+_FAULTY: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "DATA_LOSS"})
+_TRANSIENT: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "RESOURCE_EXHAUSTED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An outcome, and whether it counts against the tool."""
+
+    outcome: Outcome
+    faulty: bool = False
+
+
+def failed(code: str, words: str, *, retryable: bool = False) -> Outcome:
+    """Nothing has happened, or nothing that is known."""
+    return Outcome(Status.FAILED, words, code=code, retryable=retryable)
+
+
+def raised(error: IndaiError) -> Judged:
+    """An error of ours. Its message is one sentence for the person; its hint is for a command line."""
+    code = error.metadata.get("code", error.reason.name)
+    grpc = error.reason.status.grpc
+    return Judged(failed(code, error.message, retryable=grpc in _TRANSIENT), faulty=grpc in _FAULTY)
+
+
+def broken(code: str, words: str, *, retryable: bool = False) -> Judged:
+    """The tool does not work."""
+    return Judged(failed(code, words, retryable=retryable), faulty=True)
+
+
+def identity_number(value: Any, what: str) -> Outcome | None:
+    """The refusal of plain data that holds an Aadhaar number; the number is not in it."""
+    try:
+        refuse_aadhaar(value, what)
+    except IndaiError as error:
+        return failed("IDENTITY_NUMBER", error.message)
+    return None
+
+
+def judged(caller: Caller, spec: Spec, validator: Draft202012Validator, result: Any, money: Money) -> Judged:
+    """What a tool answered: checked for size, identity numbers and its schema, then put in words."""
+    if too_large(result, MAX_RESULT):
+        return broken("RESULT_TOO_LARGE", f"{spec.name} answered with too much.")
+    if outcome := identity_number(result, f"The answer of {spec.name}"):
+        return Judged(outcome)
+    if problem := misfit(validator, result):
+        return broken("BAD_RESULT", f"{spec.name} answered with something that cannot be read ({problem}).")
+    outcome = Outcome(
+        Status.DONE,
+        str(result.get("summary", "")),
+        fields_of(spec, result, caller.time_zone, money),
+        result,
+        thread=str(result.get("thread_id", "")),
+    )
+    return Judged(_waiting(outcome, result))
+
+
+def _waiting(outcome: Outcome, result: Mapping[str, Any]) -> Outcome:
+    if asked := result.get("approval"):
+        approval = Approval(asked["code"], asked["action_hash"], asked["terms"], asked["expires_ms"])
+        return replace(outcome, status=Status.NEEDS_APPROVAL, approval=approval)
+    if result.get("running"):
+        return replace(outcome, status=Status.RUNNING)
+    return outcome
+
+
+def dumped(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as it is stored."""
+    return {
+        "status": outcome.status.value,
+        "words": outcome.words,
+        "result": dict(outcome.result),
+        "code": outcome.code,
+        "retryable": outcome.retryable,
+        "thread": outcome.thread,
+    }

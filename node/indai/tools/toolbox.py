@@ -1,0 +1,315 @@
+"""The toolbox: every call of a tool goes through it, whoever wishes it.
+
+    there is such a tool → arguments fit → no identity number → layers, door, channel, session
+    → known for a minute? → made concrete → the owner's word, where it is needed → run, in time
+    → result fits → in words → one row
+
+A model's call is a wish. What is refused here has done nothing, and a tool that breaks any promise of its
+own (hangs, answers too much, answers something else) is a failed call and never a failed turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import structlog
+from indai.protocol.errors import IndaiError, InvalidInput, Reason
+from indai.tools.approvals import Approvals, Asked
+from indai.tools.cache import ReadCache, key_of
+from indai.tools.normalise import Money, fields_of
+from indai.tools.outcomes import Judged, broken, dumped, failed, identity_number, judged, raised
+from indai.tools.schemas import (
+    MAX_ARGUMENTS,
+    action_hash,
+    check_spec,
+    misfit,
+    too_large,
+    validator,
+    without_secrets,
+)
+from indai.tools.scoping import Scoping
+from indai.tools.store import CallStore, holder_of
+from indai.tools.values import (
+    Act,
+    Caller,
+    Effect,
+    Outcome,
+    Prepares,
+    Progress,
+    Spec,
+    Status,
+    Tool,
+    Touch,
+    unheard,
+)
+from jsonschema import Draft202012Validator
+
+GRACE_S: Final = 0.5  # what a tool that is told to stop may still take
+_THREE: Final = frozenset(Touch)
+
+log = structlog.get_logger(__name__)
+
+Connected = Callable[[Caller, str], Awaitable[bool]]
+"""Whether an integration (e.g. `digilocker`) is connected for a caller."""
+
+
+async def nothing_connected(_: Caller, __: str) -> bool:
+    """Where there are no integrations."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    tool: Tool
+    spec: Spec
+    arguments: Draft202012Validator
+    result: Draft202012Validator
+
+
+class NodeToolbox:
+    """All tools of a node; see `indai.tools.values.Toolbox`."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        calls: CallStore,
+        approvals: Approvals,
+        clock: Callable[[], int],
+        money: Money,
+        scoping: Scoping | None = None,
+        connected: Connected = nothing_connected,
+    ) -> None:
+        self._tools: dict[str, _Known] = {}
+        self._calls = calls
+        self._approvals = approvals
+        self._clock = clock
+        self._money = money
+        self._scoping = scoping or Scoping()
+        self._connected = connected
+        self._cache = ReadCache()
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """One more tool. Raises InvalidInput for a bad specification or a name that is taken."""
+        spec = tool.spec
+        check_spec(spec)
+        if spec.name in self._tools:
+            raise InvalidInput(Reason.ALREADY_EXISTS, f"There are two tools called {spec.name}.")
+        self._tools[spec.name] = _Known(tool, spec, validator(spec.arguments), validator(spec.result))
+
+    def specs(self) -> tuple[Spec, ...]:
+        """All tools, by name."""
+        return tuple(self._tools[name].spec for name in sorted(self._tools))
+
+    def offered(self, names: Sequence[str], door: str, channel: str) -> tuple[Spec, ...]:
+        """See `Toolbox`; in the order of the binding's list."""
+        specs = (self._tools[name].spec for name in dict.fromkeys(names) if name in self._tools)
+        return tuple(spec for spec in specs if self._scoping.offers(spec, door, channel))
+
+    async def call(
+        self,
+        caller: Caller,
+        names: Sequence[str],
+        name: str,
+        arguments: Mapping[str, Any],
+        progress: Progress,
+    ) -> Outcome:
+        """See `Toolbox`."""
+        known = self._tools.get(name)
+        if known is None:
+            return failed("UNKNOWN_TOOL", f"There is no tool {name[:60]!r}.")
+        if outcome := _unfit(known, arguments):
+            return outcome
+        try:
+            return await self._admitted(known, caller, names, dict(arguments), progress)
+        except IndaiError as error:
+            log.warning("tool not called", tool=name, reason=error.reason.name)
+            return raised(error).outcome
+
+    async def _admitted(
+        self,
+        known: _Known,
+        caller: Caller,
+        names: Sequence[str],
+        arguments: dict[str, Any],
+        progress: Progress,
+    ) -> Outcome:
+        spec, before = known.spec, await self._calls.before(caller, known.spec.name)
+        connected = not spec.needs or await self._connected(caller, spec.needs)
+        refusal = self._scoping.refusal(caller, names, spec, connected, before.disabled)
+        digest = action_hash(caller, spec.name, arguments)
+        if refusal is not None:
+            outcome = failed(refusal.code, refusal.words)
+            return await self._noted(known, caller, digest, arguments, Judged(outcome))
+        key = key_of(caller, spec.name, digest)
+        if spec.effect is Effect.READ and (hit := self._cache.get(key, self._clock())):
+            return await self._noted(known, caller, digest, arguments, Judged(hit), cached=True)
+        # OUTSIDE is of a call alone: what this turn has read stays in the model's context, what it did not.
+        caller = replace(caller, context=caller.context | (before.touched - {Touch.OUTSIDE}))
+        act, problem = await self._prepared(known, caller, arguments)
+        if problem is not None:
+            return await self._noted(known, caller, digest, arguments, problem)
+        digest = action_hash(caller, spec.name, act.arguments)
+        if why := why_ask(spec, caller):
+            return await self._ask(known, caller, act, digest, why)
+        outcome = await self._run(known, caller, act, digest, progress)
+        if spec.effect is Effect.READ and outcome.status is Status.DONE:
+            self._cache.put(key, outcome, self._clock())
+        return outcome
+
+    async def _prepared(
+        self, known: _Known, caller: Caller, arguments: dict[str, Any]
+    ) -> tuple[Act, Judged | None]:
+        if not isinstance(known.tool, Prepares):
+            return Act(arguments, self._terms(known.spec, caller, arguments)), None
+        try:
+            async with asyncio.timeout(known.spec.timeout_s):
+                return await known.tool.prepare(caller, arguments), None
+        except TimeoutError:
+            problem = broken("TIMEOUT", f"{known.spec.name} took too long.", retryable=True)
+        except IndaiError as error:
+            problem = raised(error)
+        except Exception as error:  # noqa: BLE001 - the boundary: a tool's own failure ends its call alone
+            problem = self._unforeseen(known.spec, error)
+        return Act(arguments, ""), problem
+
+    async def _ask(self, known: _Known, caller: Caller, act: Act, digest: bytes, why: str) -> Outcome:
+        if not caller.owner:
+            outcome = failed(
+                "NEEDS_OWNER", f"{known.spec.name} needs the word of an owner, and there is none here."
+            )
+            return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
+        asked, _ = await self._approvals.ask(caller, known.spec.name, act, digest, why, self._clock())
+        outcome = Outcome(Status.NEEDS_APPROVAL, why, code="NEEDS_APPROVAL", approval=asked.approval)
+        return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
+
+    async def answer(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
+        """See `Toolbox`. Only the owner, proved to be them and at their own door."""
+        if caller.door != "private" or not caller.verified or caller.person != caller.owner:
+            return failed("NOT_ALLOWED", "Only the owner may answer that, once it is proved who they are.")
+        try:
+            asked = await self._approvals.take(
+                holder_of(caller), code, approve=approve, by=caller.person, now_ms=self._clock()
+            )
+        except IndaiError as error:
+            return raised(error).outcome
+        if not approve:
+            return Outcome(Status.DONE, "It was declined; nothing has happened.", code="DECLINED")
+        return await self.carry_out(asked)
+
+    async def carry_out(self, asked: Asked, progress: Progress | None = None) -> Outcome:
+        """Run what was approved, exactly as it was shown; again after a crash, until its outcome is kept."""
+        known = self._tools.get(asked.tool)
+        if known is None:
+            return failed("UNKNOWN_TOOL", f"There is no tool {asked.tool} any more.")
+        digest = action_hash(asked.caller, asked.tool, asked.arguments)
+        if digest.hex() != asked.approval.action_hash:
+            return failed("CHANGED", "What was approved is not what is stored; nothing has happened.")
+        act = Act(asked.arguments, asked.approval.terms)
+        outcome = await self._run(known, asked.caller, act, digest, progress or unheard)
+        await self._approvals.finish(holder_of(asked.caller), asked.id, dumped(outcome))
+        return outcome
+
+    async def _run(
+        self, known: _Known, caller: Caller, act: Act, digest: bytes, progress: Progress
+    ) -> Outcome:
+        begun = time.perf_counter()
+        found = await self._tried(known, caller, act.arguments, progress)
+        latency_ms = round((time.perf_counter() - begun) * 1000)
+        if known.spec.effect is not Effect.READ:
+            self._cache.forget(caller)
+        return await self._noted(known, caller, digest, act.arguments, found, latency_ms=latency_ms)
+
+    async def _tried(
+        self, known: _Known, caller: Caller, arguments: Mapping[str, Any], progress: Progress
+    ) -> Judged:
+        spec = known.spec
+        running = asyncio.ensure_future(known.tool.run(caller, arguments, progress))
+        try:
+            done, _ = await asyncio.wait({running}, timeout=spec.timeout_s)
+        except asyncio.CancelledError:
+            running.cancel()
+            raise
+        if not done:
+            await _let_go(running)
+            return broken(
+                "TIMEOUT", f"{spec.name} did not answer in {spec.timeout_s:g} seconds.", retryable=True
+            )
+        try:
+            return judged(caller, spec, known.result, running.result(), self._money)
+        except IndaiError as error:
+            return raised(error)
+        except asyncio.CancelledError:
+            return broken("INTERNAL", f"{spec.name} gave up.", retryable=True)
+        except Exception as error:  # noqa: BLE001 - the boundary: a tool's own failure ends its call alone
+            return self._unforeseen(spec, error)
+
+    def _unforeseen(self, spec: Spec, error: Exception) -> Judged:
+        # Its text may hold what the tool was given: only its kind is kept.
+        log.error("tool failed", tool=spec.name, error=type(error).__name__)
+        return broken("INTERNAL", f"{spec.name} does not work at the moment.")
+
+    async def _noted(
+        self,
+        known: _Known,
+        caller: Caller,
+        digest: bytes,
+        arguments: Mapping[str, Any],
+        found: Judged,
+        *,
+        cached: bool = False,
+        latency_ms: int = 0,
+    ) -> Outcome:
+        kept = without_secrets(known.spec.arguments, arguments)
+        await self._calls.note(
+            caller,
+            known.spec,
+            digest,
+            kept,
+            found.outcome,
+            faulty=found.faulty,
+            cached=cached,
+            latency_ms=latency_ms,
+            now_ms=self._clock(),
+        )
+        return found.outcome
+
+    def _terms(self, spec: Spec, caller: Caller, arguments: Mapping[str, Any]) -> str:
+        about = replace(spec, result=spec.arguments, touches=frozenset())
+        shown = fields_of(about, arguments, caller.time_zone, self._money)
+        head = spec.description.split(". ")[0].rstrip(".")
+        return "\n".join([f"{spec.name}: {head}", *(f"  {each.label}: {each.text}" for each in shown)])
+
+
+def why_ask(spec: Spec, caller: Caller) -> str:
+    """Why the owner must be asked before a call; empty when their rules alone decide."""
+    acts = spec.effect is not Effect.READ
+    if spec.name in caller.approvals:
+        return "You want to be asked before each use of this."
+    if spec.effect is Effect.IRREVERSIBLE:
+        return "This cannot be taken back."
+    if caller.autonomy != "autonomous" and (acts or Touch.OUTSIDE in spec.touches):
+        return "This agent acts only with your word."
+    if Touch.OUTSIDE in spec.touches and spec.touches | caller.context >= _THREE:
+        return "Words of outsiders were read before this, beside what is yours alone."
+    return ""
+
+
+def _unfit(known: _Known, arguments: Mapping[str, Any]) -> Outcome | None:
+    if too_large(arguments, MAX_ARGUMENTS):
+        return failed("BAD_ARGUMENTS", "The arguments are too large.", retryable=True)
+    if problem := misfit(known.arguments, arguments):
+        return failed("BAD_ARGUMENTS", f"The arguments do not fit: {problem}.", retryable=True)
+    return identity_number(arguments, "The request")
+
+
+async def _let_go(running: asyncio.Future[Any]) -> None:
+    """Tell a tool to stop, and don't wait for one that doesn't."""
+    running.cancel()
+    await asyncio.wait({running}, timeout=GRACE_S)
+    running.add_done_callback(lambda done: done.cancelled() or done.exception())
