@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from a2a.types import a2a_pb2 as pb
@@ -233,7 +233,8 @@ class Running:
 
 def applied(task: pb.Task, said: TaskEvent, now_ms: int) -> pb.StreamResponse:
     """Change the task by what the agent said; gives it with ids, and with the time of a status."""
-    event = copy.deepcopy(said)
+    event: Any = type(said)()
+    event.CopyFrom(said)
     event.task_id, event.context_id = task.id, task.context_id
     if isinstance(event, pb.TaskArtifactUpdateEvent):
         if not event.artifact.artifact_id:

@@ -19,14 +19,13 @@ from a2a.utils.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
-from google.protobuf.message import Message
 from indai.a2a.agents import Agent, Agents, TaskEvent, Turn, status
 from indai.a2a.calls import Call
 from indai.a2a.cards import CardIssuer
 from indai.a2a.errors import TooManyRequests, Unauthenticated
 from indai.a2a.push import PushConfigs
+from indai.a2a.required import check_required
 from indai.a2a.running import INTERRUPTED, Clock, Overtaken, Running, Watcher, Watchers, applied, timestamp
 from indai.a2a.store import DEFAULT_PAGE, TERMINAL, Change, Stored, TaskStore, digest_of
 
@@ -104,14 +103,14 @@ class A2AServicer:
 
     async def get_task(self, request: pb.GetTaskRequest, call: Call) -> pb.Task:
         """A task of the caller's, as it is stored."""
-        _checked(request)
+        check_required(request)
         validate_history_length(request)
         agent = await self._agent(request.tenant)
         return apply_history_length((await self._stored(agent, request.id, call)).task, request)
 
     async def list_tasks(self, request: pb.ListTasksRequest, call: Call) -> pb.ListTasksResponse:
         """The caller's tasks, newest first; none for a caller who proves nobody."""
-        _checked(request)
+        check_required(request)
         validate_history_length(request)
         if request.HasField("page_size"):
             validate_page_size(request.page_size)
@@ -127,7 +126,7 @@ class A2AServicer:
 
     async def cancel_task(self, request: pb.CancelTaskRequest, call: Call) -> pb.Task:
         """The task, canceled. Raises TaskNotCancelableError if it has ended before."""
-        _checked(request)
+        check_required(request)
         agent = await self._agent(request.tenant)
         running = self._running.get((agent.handle, request.id))
         if running is not None and running.caller == call.caller:
@@ -151,7 +150,7 @@ class A2AServicer:
         self, request: pb.SubscribeToTaskRequest, call: Call
     ) -> AsyncIterator[pb.StreamResponse]:
         """The task as it is, then its events until it ends."""
-        _checked(request)
+        check_required(request)
         agent = await self._agent(request.tenant)
         with self._watched(agent, request.id) as watcher:
             stored = await self._stored(agent, request.id, call)
@@ -165,7 +164,7 @@ class A2AServicer:
         self, request: pb.TaskPushNotificationConfig, call: Call
     ) -> pb.TaskPushNotificationConfig:
         """Stores where the caller wants to be told of a task."""
-        _checked(request)
+        check_required(request)
         agent = await self._agent(request.tenant)
         stored = await self._stored(agent, request.task_id, call)
         return await self._push.put(agent.handle, request, stored.seq)
@@ -174,7 +173,7 @@ class A2AServicer:
         self, request: pb.GetTaskPushNotificationConfigRequest, call: Call
     ) -> pb.TaskPushNotificationConfig:
         """One of a task's."""
-        _checked(request)
+        check_required(request)
         agent = await self._agent(request.tenant)
         await self._stored(agent, request.task_id, call)
         for config in await self._push.of(agent.handle, request.task_id):
@@ -186,7 +185,7 @@ class A2AServicer:
         self, request: pb.ListTaskPushNotificationConfigsRequest, call: Call
     ) -> pb.ListTaskPushNotificationConfigsResponse:
         """All of a task's: there are few, so there is one page."""
-        _checked(request)
+        check_required(request)
         agent = await self._agent(request.tenant)
         await self._stored(agent, request.task_id, call)
         return pb.ListTaskPushNotificationConfigsResponse(
@@ -197,7 +196,7 @@ class A2AServicer:
         self, request: pb.DeleteTaskPushNotificationConfigRequest, call: Call
     ) -> None:
         """Gone, however often it is asked for."""
-        _checked(request)
+        check_required(request)
         agent = await self._agent(request.tenant)
         await self._stored(agent, request.task_id, call)
         await self._push.delete(agent.handle, request.task_id, request.id)
@@ -215,7 +214,7 @@ class A2AServicer:
         return agent
 
     async def _admitted(self, request: pb.SendMessageRequest) -> Agent:
-        _checked(request)
+        check_required(request)
         validate_history_length(request.configuration)
         if len(request.message.parts) > MAX_PARTS:
             raise InvalidParamsError(f"A message has at most {MAX_PARTS} parts.")
@@ -266,7 +265,8 @@ class A2AServicer:
     ) -> Running:
         """Let the agent work; with an idempotency key or a webhook, when the task is stored."""
         task = stored.task
-        if sum(not each.rests for each in self._of.get(call.caller, ())) >= MAX_RUNNING:
+        mine = self._of.get(call.caller, ())
+        if len(mine) >= MAX_RUNNING and sum(not each.rests for each in mine) >= MAX_RUNNING:
             raise TooManyRequests
         wanted = request.configuration.task_push_notification_config
         if request.configuration.HasField("task_push_notification_config"):
@@ -352,11 +352,6 @@ def _key_of(agent: Agent, request: pb.SendMessageRequest, call: Call) -> _Key | 
         return _Key(call.idempotency_key, digest_of(request))
     mid = agent.message_key(request.message) if call.caller and not request.message.task_id else None
     return _Key(f"mid:{mid.hex()}", mid) if mid else None
-
-
-def _checked(request: Message) -> None:
-    """Raises InvalidParamsError for a field that the specification requires and the request lacks."""
-    validate_proto_required_fields(request)
 
 
 def _shortened(task: pb.Task, configuration: pb.SendMessageConfiguration) -> pb.Task:
