@@ -1,0 +1,1 @@
+"""An agent's markdown in the form that each channel shows."""
