@@ -159,19 +159,22 @@ class Consents:
             )
         return [_consent(row) for row in rows]
 
-    async def change(self, consent: Consent, status: str, **more: str) -> None:
-        """Another status, and what the service now calls it. One that has ended stays ended."""
+    async def change(self, consent: Consent, status: str, **more: Any) -> None:
+        """Another status, and what the service says of it now: `artefact`, `signature`, `detail`,
+        `expires_ms`. One that has ended stays ended."""
         async with transaction(self._pool, [consent.owner]) as connection:
             await connection.execute(
-                "UPDATE dpi.consents SET status = $3, handle = coalesce($4, handle),"
-                " artefact = coalesce($5, artefact), signature = coalesce($6, signature)"
-                " WHERE owner = $1 AND id = $2 AND NOT status = ANY($7)",
+                "UPDATE dpi.consents SET status = $3, artefact = coalesce($4, artefact),"
+                " signature = coalesce($5, signature), detail = coalesce($6, detail),"
+                " expires_ms = coalesce($7, expires_ms)"
+                " WHERE owner = $1 AND id = $2 AND NOT status = ANY($8)",
                 consent.owner,
                 uuid.UUID(consent.id),
                 status,
-                more.get("handle"),
                 more.get("artefact"),
                 more.get("signature"),
+                json.dumps(more["detail"]) if "detail" in more else None,
+                more.get("expires_ms"),
                 list(ENDED),
             )
 

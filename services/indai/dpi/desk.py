@@ -10,10 +10,13 @@ from typing import Self
 import aiohttp
 import asyncpg
 from aiohttp import web
+from indai.dpi.accounts import BankAccounts
+from indai.dpi.aggregator import Aggregator
 from indai.dpi.config import Config
 from indai.dpi.consents import Consents
 from indai.dpi.digilocker import DigiLocker
 from indai.dpi.documents import Documents, Seal
+from indai.dpi.jws import Signer, Verifier
 from indai.dpi.lockers import CALLBACK, Lockers
 from indai.dpi.remote import TIMEOUT_S, Remote, Vault, open_session
 from indai.protocol.errors import IndaiError, Reason, Refused
@@ -41,6 +44,9 @@ class Desk:
     def __init__(self, config: Config, around: Surroundings) -> None:
         self.config, self._around = config, around
         self._session: aiohttp.ClientSession | None = None
+        self._signing: tuple[str, Signer] | None = None
+        keys = config.account_aggregator.keys if config.account_aggregator else {}
+        self._verifier = Verifier(keys)
         self.consents = Consents(around.pool, around.clock)
         self.documents = Documents(
             around.pool,
@@ -62,6 +68,10 @@ class Desk:
             around.clock,
         )
 
+        self.accounts = BankAccounts(
+            self._aggregator, self.consents, around.owners, around.clock, self._aggregator_ids
+        )
+
     async def __aenter__(self) -> Self:
         self._session = open_session(private=self._around.private)
         return self
@@ -72,7 +82,8 @@ class Desk:
 
     def routes(self) -> list[web.RouteDef]:
         """Where browsers, links and services come to."""
-        return [web.get(CALLBACK, self._came_back), *self.documents.routes()]
+        routes = [web.get(CALLBACK, self._came_back), *self.documents.routes()]
+        return routes + (self.accounts.routes() if self.config.account_aggregator else [])
 
     def remote(self, name: str, base: str) -> Remote:
         """A service at its address."""
@@ -85,6 +96,31 @@ class Desk:
             raise not_configured("DigiLocker", "digilocker")
         secret = await self._around.vault.get(wanted.client_secret)
         return DigiLocker(self.remote("DigiLocker", wanted.base_url), wanted.client_id, secret)
+
+    async def _aggregator(self) -> Aggregator:
+        wanted = self.config.account_aggregator
+        if wanted is None:
+            raise not_configured("The Account Aggregator", "account_aggregator")
+        key = await self._around.vault.get(wanted.api_key)
+        pem = await self._around.vault.get(wanted.signing_key)
+        return Aggregator(
+            self.remote("The Account Aggregator", wanted.base_url),
+            key,
+            self._signer(pem, wanted.signing_kid),
+            self._verifier,
+            self._around.clock,
+        )
+
+    def _signer(self, pem: str, kid: str) -> Signer:
+        """Reading an RSA key takes long enough to do it once for each."""
+        if self._signing is None or self._signing[0] != pem:
+            self._signing = pem, Signer(pem, kid)
+        return self._signing[1]
+
+    def _aggregator_ids(self) -> tuple[str, str]:
+        """The aggregator's name and ours."""
+        wanted = self.config.account_aggregator
+        return (wanted.id, wanted.fiu) if wanted else ("", "")
 
     async def _came_back(self, request: web.Request) -> web.Response:
         """A person's browser, from DigiLocker: shows the code that only they may know."""
