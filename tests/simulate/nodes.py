@@ -21,6 +21,7 @@ from indai.node.context import Context
 from indai.node.engine import Engine
 from indai.node.inbound import Gate, Inbound
 from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.outbox import PASSING, Outgoing
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason
 from indai.protocol.kinds.table import KINDS
@@ -115,7 +116,16 @@ class Machine:
         clock, store, vault = cast(Any, self.clock), cast(Any, self.store), Vault(b"v" * 32)
         ledger, nobody_asks = f"{self.name}/ledger/2026", cast(Any, None)
         context = Context(
-            household, registry, cast(Any, _Host()), kinds, clock, ledger, store, vault, queries=nobody_asks
+            household,
+            registry,
+            cast(Any, _Host()),
+            kinds,
+            clock,
+            ledger,
+            store,
+            vault,
+            Acquaintances(store),
+            queries=nobody_asks,
         )
         self.context = context
         self.gate = Gate(registry, household, self.clock, lambda _: None, _no_check)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from indai.node.agents import Agents
 from indai.node.host import Host
+from indai.node.kinds.acquaintance import Acquaintances, common
 from indai.node.store import Store
 from indai.protocol.ballots import BallotAnswer, BallotQuery, CallQuery, Ordinal
 from indai.protocol.bodies import RejectBody
 from indai.protocol.errors import ProtocolError, Reason
+from indai.protocol.kinds.meet import MEET
 from indai.protocol.messages import DAY_MS, MeetTerms
 from indai.protocol.queries import Told, WindowsAnswer
 from indai.v1 import policy_pb2
@@ -22,13 +24,15 @@ _DENIED = RejectBody("POLICY_DENIED", "That can't be arranged.")
 class Ballots:
     """Answers for every owner of this node."""
 
-    def __init__(self, host: Host, agents: Agents, store: Store) -> None:
+    def __init__(self, host: Host, agents: Agents, store: Store, acquaintances: Acquaintances) -> None:
         self._host, self._agents, self._store = host, agents, store
+        self._acquaintances = acquaintances
 
     async def windows(self, owner: str, peer: str, call: CallQuery, now_ms: int) -> Told:
         """A few windows, best first. Where the owner would have to be asked, none: that is for the offer."""
         held = await self._held(owner, peer, call.attendees, now_ms)
-        found = await self._host.wish(owner, peer, call.wish, held, outgoing=False)
+        about = await self._about(owner, peer, len(call.attendees), now_ms)
+        found = await self._host.wish(owner, about, call.wish, held)
         if found.outcome == policy_pb2.OUTCOME_REFUSE and found.reason != "NO_COMMON_SLOT":
             await self._note(owner, peer, "POLICY_DENIED", "was told no time", len(call.attendees), now_ms)
             return _DENIED
@@ -42,9 +46,10 @@ class Ballots:
         """One word for each slot: what the owner would have to be asked about is to be avoided."""
         held = await self._held(owner, peer, ballot.attendees, now_ms)
         said, denied, wish = [], 0, ballot.wish
+        about = await self._about(owner, peer, len(ballot.attendees), now_ms)
         for slot in ballot.slots:
             terms = MeetTerms(slot.start_ms, slot.end_ms, wish.title, wish.place, "ballot")
-            found = await self._host.terms(owner, peer, terms, held, outgoing=False)
+            found = await self._host.terms(owner, about, terms, held)
             denied += found.reason == "POLICY_DENIED"
             if found.outcome == policy_pb2.OUTCOME_PERMIT:
                 likes = self._host.likes(owner, slot.start_ms, slot.end_ms)
@@ -57,6 +62,18 @@ class Ballots:
             return _DENIED
         await self._note(owner, peer, "ORDINALS", f"was told how {len(said)} times suit", count, now_ms)
         return BallotAnswer(tuple(said))
+
+    async def _about(self, owner: str, peer: str, attendees: int, now_ms: int) -> policy_pb2.Facts:
+        """What is known of the coordinator, and how many take part."""
+        zone = self._agents.get(owner).zone
+        facts = common(
+            peer,
+            now_ms,
+            await self._acquaintances.of(owner, peer, [MEET.name], zone, now_ms),
+            outgoing=False,
+        )
+        facts.meet.attendees = attendees
+        return facts
 
     async def _held(
         self, owner: str, peer: str, attendees: tuple[str, ...], now_ms: int

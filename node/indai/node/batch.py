@@ -6,7 +6,7 @@ A batch reads memory (threads, reservations) but writes none of it: the engine t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from indai.node.effects import CalendarWrite
 from indai.node.holdings import Holdings
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.items import Act, Answered, Approval, Convene, Deliver, Item, Start, Wake, Withdrawal
+from indai.node.kinds.acquaintance import Note
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
@@ -65,6 +66,7 @@ class _Mark:
     effects: list[CalendarWrite]
     points: list[str]
     points_after: list[str]
+    notes: Mapping[tuple[str, str], Sequence[Note]]
 
 
 class Batch:
@@ -391,7 +393,11 @@ class Batch:
             self.resends.add(draft.owner)
         self.reserved[draft.owner] = draft.reserved
         if draft.state is not None:
-            self._crowd(draft.owner).move(self._state(*draft.state.key), draft.state)
+            before = self._state(*draft.state.key)
+            self._crowd(draft.owner).move(before, draft.state)
+            self._context.acquaintances.note(
+                draft.state.columns, before.side if before else None, draft.state.side
+            )
             self.threads[draft.state.key] = draft.state
         self.effects.extend(draft.effects)
         if "offers" in draft.doc:
@@ -418,9 +424,11 @@ class Batch:
             list(self.effects),
             list(self.points),
             list(self.points_after),
+            self._context.acquaintances.mark(),
         )
 
     def _return_to(self, mark: _Mark) -> None:
+        self._context.acquaintances.undo(mark.notes)
         self._rows, self._entries = mark.rows, mark.entries
         self.threads, self.reserved, self.crowds = mark.threads, mark.reserved, mark.crowds
         self.sends, self.resends, self.effects = mark.sends, mark.resends, mark.effects

@@ -14,6 +14,7 @@ from indai.node import auth
 from indai.node.agents import Agents
 from indai.node.commerce_service import CommerceServicer
 from indai.node.engine import Engine
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.base import KindModule
 from indai.node.kinds.book import Bookings
 from indai.node.kinds.pay import Payments as PayKind
@@ -48,9 +49,9 @@ class Commerce:
             await kept.load(agents)
         return found
 
-    def kinds(self, policies: Policies) -> list[KindModule]:
+    def kinds(self, policies: Policies, known: Acquaintances) -> list[KindModule]:
         """The modules of `pay` and `book`."""
-        return [PayKind(policies, self.mandates, self.accounts), Bookings(policies, self.shelf)]
+        return [PayKind(policies, known, self.mandates, self.accounts), Bookings(policies, known, self.shelf)]
 
     async def serve(
         self,

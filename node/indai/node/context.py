@@ -11,6 +11,7 @@ from indai.ledger.vault import Vault
 from indai.node.agents import Agents
 from indai.node.clock import DatabaseClock
 from indai.node.host import Host
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.base import KindModule
 from indai.node.query_desk import QueryDesk
 from indai.node.store import Store
@@ -29,6 +30,7 @@ class Context:
     ledger: str
     store: Store
     vault: Vault
+    acquaintances: Acquaintances
     queries: QueryDesk
 
     def new_id(self) -> bytes:

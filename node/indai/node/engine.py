@@ -254,6 +254,7 @@ class Engine:
 
     async def _attempt(self, items: list[Item]) -> None:
         for _ in range(ATTEMPTS):
+            self._context.acquaintances.undo()
             batch = Batch(self._context, self._threads, self._reserved, self._crowds, self._size)
             await batch.load(self._store, items)
             for item in items:
@@ -284,6 +285,7 @@ class Engine:
         for point in batch.points_after:
             faults.reach(point)
         self._size += batch.appended
+        self._context.acquaintances.stored()
         self._reserved.update(batch.reserved)
         self._crowds.update(batch.crowds)
         for key, state in batch.threads.items():
@@ -336,6 +338,7 @@ class Engine:
         self._threads.clear()
         self._reserved.clear()
         self._crowds.clear()
+        self._context.acquaintances.undo()
 
 
 def _meaning(error: asyncpg.PostgresError) -> IndaiError:

@@ -107,6 +107,7 @@ async def open_exchange(
     policies: Policies,
     resolver: Resolver,
     clock: DatabaseClock,
+    known: Acquaintances,
     memory: MemoryServiceAsyncStub | None,
     llm: LlmServiceAsyncStub | None,
 ) -> Exchange:
@@ -114,7 +115,6 @@ async def open_exchange(
     belongings, contents = Belongings(pool, keystore, clock), Contents(pool, keystore, clock)
     own, stages, offices = OwnAnswers(store, keystore), Stages(store), Offices(pool)
     await offices.load(list(agents))
-    known = Acquaintances(store)
     model = QuotingModel(llm) if llm is not None else None
     slices = Slices(policies, belongings, memory)
     kinds = (

@@ -23,6 +23,7 @@ from indai.node.policies import Policies
 from indai.protocol.messages import MeetTerms, MeetWish, Window
 from indai.protocol.operations import Chain
 from indai.v1 import policy_pb2
+from indai.v1.policy_pb2 import Facts
 
 MINUTE_MS = 60_000
 MAX_WINDOWS = 5  # revealed in one proposal: few, best first
@@ -53,19 +54,17 @@ class Host:
         """Raises ProtocolError(PIN_MISMATCH): see `Policies.check_hands`."""
         await self._policies.check_hands(owner, peer)
 
-    async def wish(
-        self, owner: str, peer: str, wanted: MeetWish, reserved: Reserved, *, outgoing: bool = True
-    ) -> Answer:
+    async def wish(self, owner: str, about: Facts, wanted: MeetWish, reserved: Reserved) -> Answer:
         """Narrow what the owner (else the peer) asked for to windows that are free and allowed, few and best
-        first."""
+        first. `about`: what is known of the peer and who began, here as below."""
         duration = wanted.duration_minutes * MINUTE_MS
-        free, tiers = await self._room(owner, peer, wanted, reserved)
+        free, tiers = await self._room(owner, about, wanted, reserved)
         for spans in tiers:
             windows = _windows(free, spans, duration)
             if not windows:
                 continue
             slots = [(window.start_ms, window.start_ms + duration) for window in windows]
-            decisions = await self._decide_until_permit(owner, peer, slots, reserved, outgoing=outgoing)
+            decisions = await self._decide_until_permit(owner, about, slots, reserved)
             if len(decisions) == 1:
                 # The others lie in spans of the same outcome, and the slot that is offered will be judged.
                 decisions = [decisions[0]] * len(windows)
@@ -76,23 +75,23 @@ class Host:
                     kept = tuple(Window(w.start_ms, w.end_ms) for w, _ in chosen[:most])
                     wish = MeetWish(wanted.title, wanted.duration_minutes, kept, wanted.place)
                     return Answer(outcome, chosen[0][1], wish=wish)
-        return await self._no_room(owner, peer, wanted, free, reserved, outgoing=outgoing)
+        return await self._no_room(owner, about, wanted, free, reserved)
 
     async def times(
-        self, owner: str, peer: str, wish: MeetWish, reserved: Reserved, most: int
+        self, owner: str, about: Facts, wish: MeetWish, reserved: Reserved, most: int
     ) -> tuple[Window, ...]:
         """A few windows that are free and permitted without asking: what a QUERY may learn."""
-        free, tiers = await self._room(owner, peer, wish, reserved)
+        free, tiers = await self._room(owner, about, wish, reserved)
         permitted = tiers[: len(tiers) // 2]  # the tiers of PERMIT come first
         found = [
             span for spans in permitted for span in _windows(free, spans, wish.duration_minutes * MINUTE_MS)
         ]
         return tuple(Window(one.start_ms, one.end_ms) for one in dict.fromkeys(found))[:most]
 
-    async def slot(self, owner: str, peer: str, wish: MeetWish, reserved: Reserved, uid: str) -> Answer:
+    async def slot(self, owner: str, about: Facts, wish: MeetWish, reserved: Reserved, uid: str) -> Answer:
         """The best slot of a peer's wish that is free here and allowed, or must be asked about."""
         duration = wish.duration_minutes * MINUTE_MS
-        free, tiers = await self._room(owner, peer, wish, reserved)
+        free, tiers = await self._room(owner, about, wish, reserved)
         for spans in tiers:
             starts = [start for each in spans for start in self._starts(intersect(free, each), duration)]
             if not starts:
@@ -101,7 +100,7 @@ class Host:
                 (start, start + duration)
                 for start in _spread(list(dict.fromkeys(starts)), self._agents.get(owner).zone)
             ]
-            decisions = await self._decide(owner, peer, slots, reserved, outgoing=False)
+            decisions = await self._decide(owner, about, slots, reserved)
             for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
                 for (start, end), decision in zip(slots, decisions, strict=True):
                     if answered(decision) == outcome and not await self._crowded(
@@ -109,11 +108,9 @@ class Host:
                     ):
                         terms = MeetTerms(start, end, wish.title, wish.place, uid)
                         return Answer(outcome, decision, terms=terms)
-        return await self._no_room(owner, peer, wish, free, reserved, outgoing=False)
+        return await self._no_room(owner, about, wish, free, reserved)
 
-    async def terms(
-        self, owner: str, peer: str, terms: MeetTerms, reserved: Reserved, *, outgoing: bool
-    ) -> Answer:
+    async def terms(self, owner: str, about: Facts, terms: MeetTerms, reserved: Reserved) -> Answer:
         """Whether exactly these terms may be signed now: the slot must be free, and the policy is asked."""
         slot = Interval(terms.start_ms, terms.end_ms)
         busy = await self._busy(owner, slot.start_ms, slot.end_ms, reserved)
@@ -125,7 +122,7 @@ class Host:
         if await self._suited(owner, [slot], taste, terms.place, others) != [slot]:
             return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
         pair = (terms.start_ms, terms.end_ms)
-        (decision,) = await self._decide(owner, peer, [pair], reserved, outgoing=outgoing)
+        (decision,) = await self._decide(owner, about, [pair], reserved)
         if await self._crowded(owner, *pair, decision, reserved):
             return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
         outcome = answered(decision)
@@ -139,7 +136,7 @@ class Host:
         return any(each.start_ms <= start_ms and end_ms <= each.end_ms for each in best)
 
     async def _room(
-        self, owner: str, peer: str, wish: MeetWish, reserved: Reserved
+        self, owner: str, about: Facts, wish: MeetWish, reserved: Reserved
     ) -> tuple[list[Interval], list[list[list[Interval]]]]:
         """(free time in the wish's windows that suits the owner, tiers of spans to look into, best first).
 
@@ -151,13 +148,14 @@ class Host:
         end = max(start + 1, min(max(w.end_ms for w in windows), start + MAX_AHEAD_MS))
         request = policy_pb2.ListAllowedWindowsRequest(
             owner=owner,
-            peer=peer,
+            peer=about.peer,
             duration_minutes=wish.duration_minutes,
             start_ms=start,
             end_ms=end,
             now_ms=self._clock(),
             verified=True,
             agreed_start_ms=[start for start, _ in reserved.values()],
+            about=about,
         )
         allowed = (await self._policies.windows(request)).windows
         busy = await self._busy(owner, start, end, reserved)
@@ -198,12 +196,10 @@ class Host:
     async def _no_room(
         self,
         owner: str,
-        peer: str,
+        about: Facts,
         wish: MeetWish,
         free: Sequence[Interval],
         reserved: Reserved,
-        *,
-        outgoing: bool,
     ) -> Answer:
         """Why there is no slot: no common free time, or the policy, whose words the owner wants to read."""
         duration = wish.duration_minutes * MINUTE_MS
@@ -211,7 +207,7 @@ class Host:
         if not starts:
             return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
         slot = (starts[0], starts[0] + duration)
-        (decision,) = await self._decide(owner, peer, [slot], reserved, outgoing=outgoing)
+        (decision,) = await self._decide(owner, about, [slot], reserved)
         answered(decision)  # its words say so, if it is because of an obligation
         # Free time that no rule's window covers, whatever Cedar says of this one slot, is a refusal.
         return Answer(policy_pb2.OUTCOME_REFUSE, decision, reason="POLICY_DENIED")
@@ -233,33 +229,27 @@ class Host:
         return [*busy, *held]
 
     async def _decide_until_permit(
-        self, owner: str, peer: str, slots: Sequence[tuple[int, int]], reserved: Reserved, *, outgoing: bool
+        self, owner: str, about: Facts, slots: Sequence[tuple[int, int]], reserved: Reserved
     ) -> Sequence[policy_pb2.Decision]:
         """Decisions in order, or just the first if it permits, which it mostly does: each costs a quarter of
         what else this side does for a message.
         """
-        first = await self._decide(owner, peer, slots[:1], reserved, outgoing=outgoing)
+        first = await self._decide(owner, about, slots[:1], reserved)
         if len(slots) == 1 or first[0].outcome == policy_pb2.OUTCOME_PERMIT:
             return first
-        return [*first, *await self._decide(owner, peer, slots[1:], reserved, outgoing=outgoing)]
+        return [*first, *await self._decide(owner, about, slots[1:], reserved)]
 
     async def _decide(
-        self, owner: str, peer: str, slots: Sequence[tuple[int, int]], reserved: Reserved, *, outgoing: bool
+        self, owner: str, about: Facts, slots: Sequence[tuple[int, int]], reserved: Reserved
     ) -> Sequence[policy_pb2.Decision]:
-        zone, now = self._agents.get(owner).zone, self._clock()
-        facts = [
-            policy_pb2.Facts(
-                meet=policy_pb2.MeetFacts(
-                    start_ms=start, end_ms=end, already_that_day=_on_day(start, reserved, zone)
-                ),
-                peer=peer,
-                verified=True,
-                now_ms=now,
-                channel="agent",
-                outgoing=outgoing,
-            )
-            for start, end in slots
-        ]
+        zone = self._agents.get(owner).zone
+        facts = []
+        for start, end in slots:
+            each = Facts()
+            each.CopyFrom(about)
+            each.meet.start_ms, each.meet.end_ms = start, end
+            each.meet.already_that_day = _on_day(start, reserved, zone)
+            facts.append(each)
         return (await self._policies.decide(policy_pb2.DecideRequest(owner=owner, facts=facts))).decisions
 
 

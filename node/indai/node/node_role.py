@@ -43,6 +43,7 @@ from indai.node.handshakes import Handshakes
 from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.meet import Meetings
 from indai.node.kinds.served import INTENTS, by_kind
 from indai.node.meet_settings import Tastes
@@ -163,12 +164,24 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
         host = Host(policies, agents, clock, tastes)
         commerce = await Commerce.load(plan.pool, agents)
-        near = plan.neighbours
+        near, known = plan.neighbours, Acquaintances(store)
         exchange = await open_exchange(
-            plan.pool, plan.keystore, store, agents, host, policies, resolver, clock, near.memory, near.llm
+            plan.pool,
+            plan.keystore,
+            store,
+            agents,
+            host,
+            policies,
+            resolver,
+            clock,
+            known,
+            near.memory,
+            near.llm,
         )
-        kinds = by_kind([Meetings(host), *exchange.kinds, *commerce.kinds(policies)])
-        context = Context(agents, resolver, host, kinds, clock, ledger.origin, store, vault, exchange.queries)
+        kinds = by_kind([Meetings(host, known), *exchange.kinds, *commerce.kinds(policies, known)])
+        context = Context(
+            agents, resolver, host, kinds, clock, ledger.origin, store, vault, known, exchange.queries
+        )
         engine = Engine(store, context, writer.epoch, await store.ledger_size())
         refusals = Refusals(store, agents, clock)
         stack.push_async_callback(refusals.close)

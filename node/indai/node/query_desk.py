@@ -105,7 +105,7 @@ class QueryDesk:
         self._acquaintances = acquaintances
         self._clock = clock
         self._prices = prices
-        self._ballots = Ballots(host, agents, store)
+        self._ballots = Ballots(host, agents, store, acquaintances)
         self._minute = Throttle(PER_MINUTE, MINUTE_MS)
         self._looks = Throttle(LOOKS_PER_HOUR, 60 * MINUTE_MS)
 
@@ -200,7 +200,10 @@ class QueryDesk:
         await self._agents.get(owner).calendar.refresh()
         held = (await self._store.load([owner], [], [owner], now_ms - 2 * DAY_MS)).reserved[owner]
         wish = MeetWish("", query.duration_minutes, (query.within,), "")
-        found = await self._host.times(owner, peer, wish, held.slots, MAX_TIMES)
+        known = await self._acquaintances.of(owner, peer, ["meet"], self._agents.get(owner).zone, now_ms)
+        about = common(peer, now_ms, known, outgoing=False)
+        about.meet.attendees = 2
+        found = await self._host.times(owner, about, wish, held.slots, MAX_TIMES)
         await self._contents.told(owner, peer, "calendar/busy", now_ms)
         return WindowsAnswer(found)
 

@@ -59,7 +59,10 @@ def receive(side: Side, message: Message, now_ms: int) -> Next:
 
 def act(side: Side, wanted: OwnerActs, now_ms: int) -> Next:
     """Our owner wants this to happen to the commitment; raises Refused where it can't."""
-    history, kind = _life(side), wanted.kind
+    history = _life(side)
+    if wanted.kind is EventKind.CANCEL and history.deed.pending_minor:
+        wanted = replace(wanted, kind=EventKind.VOID)  # what calling off a payment is called
+    kind = wanted.kind
     if _is_done(history, side.owner, kind):
         return side, ()
     if history.state.ended and kind is not EventKind.DISPUTE:

@@ -19,13 +19,14 @@ from indai.protocol.handlestate import Delegation
 from indai.protocol.kinds.pay import payment_reference
 from indai.v1 import commerce_pb2, owner_pb2, registry_pb2
 
-from tests.service.node.conftest import Pair
+from tests.service.node.conftest import Jump, Pair
 from tests.service.node.lives import seen, until
 from tests.service.node.trade import ADDRESS, BUYERS, DAY, SELLERS, Trader, audited, captured, verdict
 from tests.service.node.world import now_ms
 
 COMMITTED = owner_pb2.THREAD_STATE_COMMITTED
 REJECTED = owner_pb2.THREAD_STATE_REJECTED
+OPEN = {owner_pb2.THREAD_STATE_ON_HOLD, owner_pb2.THREAD_STATE_NEGOTIATING}
 POSTED = owner_pb2.COMMITMENT_STATE_POSTED
 
 
@@ -254,3 +255,59 @@ async def test_sub_agents_together_spend_no_more_than_was_delegated(street: Stre
     assert paid == [COMMITTED, REJECTED]
     # What is under no delegation counts for none.
     assert (await shop.rests(await shop.asks_money(top.handle, 60_000))).state == COMMITTED
+
+
+ONE_PAYMENT = """\
+version: 1
+timezone: Asia/Kolkata
+currency: INR
+rules:
+  - { id: all, allow: pay, with: anyone, per_month: 5000 }
+"""
+CAREFUL = "version: 1\ntimezone: UTC\ncurrency: INR\nrules:\n  - { id: all, ask: pay, with: anyone }\n"
+MINUTE = 60_000
+
+
+async def decline(payee: Trader) -> None:
+    (question,) = (await payee.owner.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    await payee.owner.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=False))
+
+
+@pytest.mark.parametrize("how", ["reject", "withdraw", "void", "lapse", "expire"])
+async def test_money_of_a_payment_that_falls_through_may_be_spent_again(
+    street: Street, jump: Jump, how: str
+) -> None:
+    buyer, shop = await street.customer(ONE_PAYMENT), street.shop
+    careful = Trader(await street.pair.b.agent(f"ind.ai/p{uuid.uuid4().hex[:8]}", CAREFUL), street.pair.b)
+    await careful.is_paid_at()
+    payee = shop if how in ("void", "expire") else careful
+    past = {
+        "lapse": 8 * MINUTE,
+        "expire": 16 * MINUTE,
+    }  # each later than the one before: clocks don't go back
+    due: dict[str, Any] = {"due_ms": now_ms() + past[how] - 3 * MINUTE} if how in past else {}
+    offered = await buyer.rests(await buyer.pays(payee.handle, 500_000, **due))
+    assert offered.state == (COMMITTED if payee is shop else owner_pb2.THREAD_STATE_ON_HOLD)
+    meanwhile = await shop.rests(await shop.asks_money(buyer.handle, 100))
+    assert (meanwhile.state, meanwhile.reason) == (REJECTED, "POLICY_DENIED")  # it is reserved
+    if how == "reject":
+        await decline(careful)
+    elif how == "withdraw":
+        request = owner_pb2.WithdrawThreadRequest(thread_id=offered.thread_id)
+        await buyer.owner.stub.WithdrawThread(request)
+    elif how == "void":
+        called_off = owner_pb2.CancelCommitmentRequest(thread_id=offered.thread_id)
+        for each in (shop, buyer):  # nobody alone: the terms say no time until when
+            await each.owner.stub.CancelCommitment(called_off)
+    else:
+        jump(now_ms() + past[how])
+    ends = {"void": owner_pb2.COMMITMENT_STATE_VOIDED, "expire": owner_pb2.COMMITMENT_STATE_EXPIRED}
+    await until(
+        buyer.owner,
+        offered.thread_id,
+        lambda each: each.commitment_state == ends[how] if how in ends else each.state not in OPEN,
+    )
+    again = await shop.rests(await shop.asks_money(buyer.handle, 500_000, due_ms=now_ms() + DAY))
+    assert again.state == COMMITTED
+    over = await shop.rests(await shop.asks_money(buyer.handle, 100))
+    assert over.state == REJECTED  # and once only

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from indai.node.holdings import Spent
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.base import Case
 from indai.node.policies import Policies
+from indai.protocol.kinds.base import Kind
 from indai.v1 import policy_pb2
 
 NO_CURRENCY = "XXX"  # ISO 4217: for what is free of charge
@@ -43,10 +45,12 @@ def payments_today(case: Case) -> int:
     return sum(each.day == today for each in case.held.money.values())
 
 
-async def decide(policies: Policies, case: Case, *facts: policy_pb2.Facts) -> list[policy_pb2.Decision]:
-    """Decisions in order; who asks, from where and when is filled in."""
+async def decide(
+    policies: Policies, known: Acquaintances, case: Case, kind: Kind, *facts: policy_pb2.Facts
+) -> list[policy_pb2.Decision]:
+    """Decisions in order; who asks, from where and when, and how well the peer is known, is filled in."""
+    about, _ = await known.facts(case, [kind.name])
     for each in facts:
-        each.peer, each.verified, each.now_ms = case.peer, True, case.now_ms
-        each.channel, each.outgoing = "agent", case.outgoing
+        each.MergeFrom(about)
     request = policy_pb2.DecideRequest(owner=case.owner, facts=facts)
     return list((await policies.decide(request)).decisions)

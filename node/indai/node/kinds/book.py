@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from indai.node.effects import CALENDAR_PUT
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.asking import NO_CURRENCY, Purse, decide
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.node.kinds.money import spoken
@@ -31,8 +32,8 @@ class Bookings(KindModule):
 
     kind = BOOK
 
-    def __init__(self, policies: Policies, shelf: Shelf) -> None:
-        self._policies = policies
+    def __init__(self, policies: Policies, known: Acquaintances, shelf: Shelf) -> None:
+        self._policies, self._known = policies, known
         self._shelf = shelf
 
     async def propose(self, case: Case, wish: Wish) -> Answer:
@@ -89,7 +90,7 @@ class Bookings(KindModule):
         if not offers:
             return _refusal("No policy judges a booking of more than 31 days."), None
         facts = [policy_pb2.Facts(book=self._facts(case, each, buys=buys)) for each in offers]
-        decisions = await decide(self._policies, case, *facts)
+        decisions = await decide(self._policies, self._known, case, BOOK, *facts)
         for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
             for offer, decision in zip(offers, decisions, strict=True):
                 if decision.outcome == outcome:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from indai.node.effects import CALENDAR_PUT
 from indai.node.host import Host
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.kinds.meet import MEET, MeetTerms, MeetWish
 from indai.protocol.messages import Message, Terms, Wish
+from indai.v1 import policy_pb2
 
 
 class Meetings(KindModule):
@@ -17,22 +19,32 @@ class Meetings(KindModule):
 
     kind = MEET
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, acquaintances: Acquaintances) -> None:
         self._host = host
+        self._acquaintances = acquaintances
 
     async def propose(self, case: Case, wish: Wish) -> Answer:
         """Windows that are free and allowed, few and best first."""
-        return await self._host.wish(case.owner, case.peer, _wish(wish), case.held.slots)
+        return await self._host.wish(case.owner, await self._about(case), _wish(wish), case.held.slots)
 
     async def choose(self, case: Case, wish: Wish) -> Answer:
         """The best slot."""
         uid = f"{case.side.thread_id.hex()}@{case.owner.replace('/', '.')}"
-        return await self._host.slot(case.owner, case.peer, _wish(wish), case.held.slots, uid)
+        about = await self._about(case)
+        return await self._host.slot(case.owner, about, _wish(wish), case.held.slots, uid)
 
     async def sign(self, case: Case, terms: Terms) -> Answer:
         """The slot is free and allowed."""
-        slots = case.held.slots
-        return await self._host.terms(case.owner, case.peer, _terms(terms), slots, outgoing=case.outgoing)
+        about = await self._about(case)
+        return await self._host.terms(case.owner, about, _terms(terms), case.held.slots)
+
+    async def _about(self, case: Case) -> policy_pb2.Facts:
+        """What is known of the peer, and how many take part."""
+        facts, _ = await self._acquaintances.facts(case, [MEET.name])
+        offer = case.side.thread.offer if case.side.thread else None
+        parties = case.side.group.attendees if case.side.group else offer.parties if offer else ()
+        facts.meet.attendees = len(parties) or 2
+        return facts
 
     def enact(self, deal: Deal) -> Sequence[EffectRow]:
         """The event, under its UID."""

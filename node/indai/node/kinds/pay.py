@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.asking import Purse, decide, payments_today
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.node.mandates import Mandates
@@ -28,8 +29,10 @@ class Payments(KindModule):
 
     kind = PAY
 
-    def __init__(self, policies: Policies, mandates: Mandates, accounts: PayAccounts) -> None:
-        self._policies = policies
+    def __init__(
+        self, policies: Policies, known: Acquaintances, mandates: Mandates, accounts: PayAccounts
+    ) -> None:
+        self._policies, self._known = policies, known
         self._mandates = mandates
         self._accounts = accounts
 
@@ -83,7 +86,7 @@ class Payments(KindModule):
             facts.spent_today_minor, facts.spent_month_minor = purse.day_minor, purse.month_minor
             facts.spent_payee_minor = purse.to_minor(case.peer)
             facts.payments_today, facts.mandate = payments_today(case), mandate is not None
-        (decision,) = await decide(self._policies, case, policy_pb2.Facts(pay=facts))
+        (decision,) = await decide(self._policies, self._known, case, PAY, policy_pb2.Facts(pay=facts))
         refused = decision.outcome == policy_pb2.OUTCOME_REFUSE
         return Answer(
             decision.outcome,
