@@ -16,6 +16,7 @@ SECTIONS = {
         "health": "indai.cli.health:health",
         "token": "indai.cli.token:token",
         "secret": "indai.cli.secret:secret",
+        "desk": "indai.cli.desk:desk",
     },
     "Be somebody": {
         "handle": "indai.cli.handle:handle",

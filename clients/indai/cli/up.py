@@ -207,7 +207,8 @@ def _show(page: Page, home: Home, run: Run) -> None:
     elif "owner" in run.roles and not home.owners():
         page.next_step("indai handle claim ind.ai/alice")
     elif "owner" in run.roles:
-        page.next_step(f"indai threads --as {home.owners()[0]}")
+        acting = f"--as {home.owners()[0]}"
+        page.next_step(f"indai desk code {acting}" if "desk" in run.roles else f"indai threads {acting}")
     elif "registry" in run.roles:
         page.next_step(
             "indai up --role policy --role ledger --role node "

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import asyncpg
 from indai.client.resolver import Resolved
-from indai.node.auth import new_token
+from indai.node.auth import FindOwner, new_token
 from indai.node.calendar.caldav import CalDavCalendar
 from indai.node.calendar.file import CalendarFile
 from indai.node.calendar.source import Together
@@ -121,6 +121,11 @@ class Agents:
         self._clock = clock
         self._agents: dict[str, Agent] = {}
         self._by_token: dict[bytes, str] = {}
+        self._at_desks: FindOwner | None = None
+
+    def admit(self, at_desks: FindOwner) -> None:
+        """Let owners in by their sessions at a desk too."""
+        self._at_desks = at_desks
 
     async def load(self) -> None:
         """Read every agent; raises when a sealed key does not open under this node's key."""
@@ -149,8 +154,11 @@ class Agents:
             ) from None
 
     async def owner_of_token(self, digest: bytes) -> str | None:
-        """The owner whose token has this SHA-256."""
-        return self._by_token.get(digest)
+        """The owner whose token, or whose session's token, has this SHA-256."""
+        if (owner := self._by_token.get(digest)) or self._at_desks is None:
+            return owner
+        found = await self._at_desks(digest)
+        return found if found in self._agents else None
 
     def __contains__(self, owner: object) -> bool:
         return owner in self._agents

@@ -53,6 +53,7 @@ from indai.node.secrets import Secrets
 from indai.node.server import RpcServer, TlsMode, a2a_credentials, owner_credentials, plaintext_refused
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
+from indai.node.web_role import FORMS, WebPlan, place_at, web_role
 from indai.policy.servicer import PolicyService
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
@@ -74,6 +75,7 @@ from indai.v1 import (
     policy_pb2_grpc,
     registry_pb2_grpc,
 )
+from indai.web.site import HOME, Place
 
 if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
@@ -326,10 +328,23 @@ class _Process:
         await self._serve("a2a", role.services)
         if self._node is not None:
             await self._serve("owner", (*self._node.owner_services, *role.owner_services))
+            self._routes += web_role(
+                WebPlan(
+                    self._pool,
+                    self._keystore.derive(FORMS),
+                    await DatabaseClock.start(self._pool),
+                    self._place,
+                    self._local["owner"],
+                )
+            ).routes
 
     def _places(self) -> Places:
         url = self._settings.public_url or f"http://{self.addresses['http']}"
         return Places(url, self.addresses["a2a"])
+
+    def _place(self) -> Place:
+        tls = self._settings.tls_certificate is not None
+        return place_at(self._settings.public_url, self.addresses["http"], tls=tls)
 
     async def start_http(self) -> None:
         """The port for what is public: tiles of this process's logs, the witness, the edge."""
@@ -339,6 +354,8 @@ class _Process:
             server = await HttpServer.start(bind, self._routes, certificate, max_body=body)
             self._stack.push_async_callback(server.stop)
             self.addresses["http"] = server.address
+            if {"edge", "node"} <= self._settings.roles:
+                self.addresses["desk"] = f"{self._place().url}{HOME}"
 
     async def _serve_inside(self, name: str, services: Sequence[Service]) -> None:
         """Serve the cell's own roles: no port unless one is asked for, and then with the cell's token."""

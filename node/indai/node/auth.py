@@ -3,6 +3,9 @@
 A token is `indai_` and 32 random bytes in base64url. Only its SHA-256 is kept, so a stolen database opens
 nothing; a plain hash is enough because the token has 256 bits of entropy. Hashes are compared in constant
 time.
+
+People at the desks show the token of their session instead, `desk_` and 32 random bytes, which is looked up
+in the database at each call (`indai.web.sessions`).
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from indai.protocol.errors import Reason, Refused
+from indai.web.accounts import EVERYWHERE, OPERATOR, OWNER
+from indai.web.sessions import Session
 
-_SHAPE: Final = re.compile(r"[Bb]earer (indai_[A-Za-z0-9_-]{43})")
+_SHAPE: Final = re.compile(r"[Bb]earer ((?:indai|desk)_[A-Za-z0-9_-]{43})")
 _HINT: Final = "pass the token that was shown when the agent or the node was created"
 
 
@@ -33,10 +38,12 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: an owner by their handle, or the operator."""
+    """Who calls: an owner by their handle, or the operator; with a `session` if it is somebody at a desk, who
+    may also be one of a tenant's people and then is neither."""
 
     owner: str = ""
     operator: bool = False
+    session: Session | None = None
 
 
 Authenticate = Callable[[Any], Awaitable[Caller]]
@@ -44,6 +51,9 @@ Authenticate = Callable[[Any], Awaitable[Caller]]
 
 FindOwner = Callable[[bytes], Awaitable[str | None]]
 """Gives the handle for a token's SHA-256, or None."""
+
+FindSession = Callable[[bytes], Awaitable[Session | None]]
+"""Gives the session in force for a token's SHA-256, or None."""
 
 
 def new_token() -> NewToken:
@@ -86,6 +96,53 @@ def operator(expected_sha256: bytes) -> Authenticate:
         return Caller(operator=True)
 
     return authenticate
+
+
+def members(find: FindSession, *roles: str) -> Authenticate:
+    """Admits people at the desks who have one of these roles, each with their session. A tenant's people are
+    neither owner nor operator: the service looks at the session's scope."""
+
+    async def authenticate(context: Any) -> Caller:
+        session = await find(_presented(context))
+        if session is None:
+            raise _unknown()
+        if session.role not in roles:
+            what = f"This is not for somebody who is {session.role}."
+            raise Refused(Reason.PERMISSION_DENIED, what, hint="sign in as somebody else")
+        return Caller(
+            owner=session.scope if session.role == OWNER else "",
+            operator=session.role == OPERATOR and session.scope == EVERYWHERE,
+            session=session,
+        )
+
+    return authenticate
+
+
+def operators_at_desks(find: FindSession) -> Authenticate:
+    """Admits operators of the whole node at their desk."""
+    people = members(find, OPERATOR)
+
+    async def authenticate(context: Any) -> Caller:
+        found = await people(context)
+        if not found.operator:
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                "This is for the operator of the whole node.",
+                hint="an operator of a tenant has that tenant's desk",
+            )
+        return found
+
+    return authenticate
+
+
+def owner_at_desk(find: FindSession) -> FindOwner:
+    """The handle of the owner whose session this is."""
+
+    async def owner_of(digest: bytes) -> str | None:
+        session = await find(digest)
+        return session.scope if session is not None and session.role == OWNER else None
+
+    return owner_of
 
 
 def either(*ways: Authenticate) -> Authenticate:

@@ -40,6 +40,7 @@ MAX_BATCH = 64
 MAX_QUEUE = 1024
 MAX_THREADS = 20_000  # kept in memory; the least recently used go first
 MAX_REQUESTS = 20_000
+EVERY_THREAD = b""  # who watches a desk sees all of an owner's
 SIZE_CHANGED = "TL002"
 ATTEMPTS = 5
 
@@ -181,7 +182,7 @@ class Engine:
 
     @contextlib.contextmanager
     def changes(self, owner: str, thread: bytes) -> Iterator[asyncio.Event]:
-        """An event that is set at each change of the thread."""
+        """An event that is set at each change of the thread; of any of the owner's for `EVERY_THREAD`."""
         event, key = asyncio.Event(), (owner, thread)
         self._watchers.setdefault(key, set()).add(event)
         try:
@@ -193,8 +194,9 @@ class Engine:
 
     def changed(self, owner: str, thread: bytes) -> None:
         """Tell those who watch."""
-        for event in self._watchers.get((owner, thread), ()):
-            event.set()
+        for key in ((owner, thread), (owner, EVERY_THREAD)):
+            for event in self._watchers.get(key, ()):
+                event.set()
 
     async def _look(self, owner: str) -> None:
         """Bring what is known of the owner's calendars up to date, before and not within a batch: a slow

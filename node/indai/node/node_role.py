@@ -33,6 +33,7 @@ from indai.node.calendar_service import CalendarServicer
 from indai.node.clock import DatabaseClock
 from indai.node.commerce import Commerce
 from indai.node.context import Context
+from indai.node.desk_role import desk_service
 from indai.node.edge_role import Desk
 from indai.node.effects import Effects
 from indai.node.engine import Engine
@@ -83,6 +84,7 @@ from indai.v1 import (
     tiers_pb2_grpc,
 )
 from indai.v1.peer_pb2_grpc import PeerServiceStub
+from indai.web.sessions import Sessions
 
 if TYPE_CHECKING:
     from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
@@ -152,6 +154,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         writer = await take_over(plan.pool, ledger.origin)
         agents = Agents(plan.pool, plan.keystore, plan.data / "calendars", clock)
         await agents.load()
+        sessions = Sessions(plan.pool, clock)
+        agents.admit(auth.owner_at_desk(sessions.find))
         session = await stack.enter_async_context(open_session(public_only=not plan.private_peers))
         accounts = Accounts(
             plan.pool, plan.keystore, agents, session, clock, public_only=not plan.private_peers
@@ -242,7 +246,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         querier = Querier(resolver, agents, channels, handshakes, gate, clock)
         stack.callback(asyncio.create_task(exchange.sweep()).cancel)
 
-        operators = auth.operator(_operator_token(plan.data))
+        by_token = auth.operator(_operator_token(plan.data))
+        operators = auth.either(auth.operators_at_desks(sessions.find), by_token)
         tiers = TierStore(plan.pool)
         bindings = await stack.enter_async_context(Bindings(plan.pool, tiers))
         exporter = Exporter(plan.neighbours.ledger, store, agents)
@@ -282,6 +287,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     TierServicer(tiers, bindings),
                     operators,
                 ),
+                desk_service(plan.pool, sessions, agents, engine, store, clock, by_token),
                 trade,
                 *exchange.services(engine, querier, ledger.origin),
                 *_llm_services(plan.neighbours.llm, agents, operators),

@@ -166,7 +166,11 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         after, last = _after(request.page_token, (0, ""))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
-                "SELECT a.*, t.peer FROM node.approvals a JOIN node.threads t USING (owner, thread)"
+                "SELECT a.*, t.peer, k.* FROM node.approvals a JOIN node.threads t USING (owner, thread)"
+                " CROSS JOIN LATERAL (SELECT min(p.created_ms) AS known_since_ms,"
+                " count(*) FILTER (WHERE p.phase = 'COMMITTED') AS agreed_before"
+                " FROM (SELECT created_ms, phase FROM node.threads p WHERE p.owner = a.owner"
+                " AND p.peer = t.peer ORDER BY created_ms LIMIT 1000) p) k"
                 " WHERE a.owner = $1 AND a.state = 'pending' AND a.expires_ms > $5"
                 " AND (a.expires_ms, encode(a.action_hash, 'hex')) > ($2, $3)"
                 " ORDER BY a.expires_ms, a.action_hash LIMIT $4",

@@ -10,7 +10,7 @@ node      registry, policy, ledger,  PeerService (other nodes), OwnerService, Op
           database (the ledger's)    llm or a memory role, LlmService and MemoryService for owners; for
                                      their other tools, the HTTP form of LlmService
 witness   nothing                    add-checkpoint, over HTTP
-edge      database (the node's)       A2A, over gRPC and HTTP
+edge      database (the node's)       A2A, over gRPC and HTTP; the desks, where people see their agents
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from indai.runtime.tierstore import SCHEMA as RUNTIME
 from indai.storage.migrations import Schema
 from indai.tlog.append import SCHEMA as TLOG
 from indai.tools.store import SCHEMA as TOOLS
+from indai.web.accounts import SCHEMA as WEB
 
 DPI = Schema("dpi", "indai.dpi")
 LLM = Schema("llm", "indai.llm")
@@ -38,9 +39,9 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "ledger": (TLOG, LEDGER),
     "llm": (LLM,),
     "memory": (MEMORY,),
-    "node": (TLOG, LEDGER, NODE, RUNTIME, TOOLS, DPI),
+    "node": (TLOG, LEDGER, NODE, RUNTIME, TOOLS, DPI, WEB),
     "witness": (),
-    "edge": (A2A,),
+    "edge": (A2A, WEB),
 }
 NEEDS = {
     "registry": (),
@@ -52,7 +53,7 @@ NEEDS = {
     "witness": (),
     "edge": (),
 }
-ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, TOOLS, DPI, A2A)
+ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, TOOLS, DPI, WEB, A2A)
 """Schemas as they are migrated: the log comes first, since what builds on it calls its functions."""
 
 

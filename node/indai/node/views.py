@@ -148,6 +148,8 @@ def approval(row: Row, code_length: int) -> owner_pb2.Approval:
         why=row["why"],
         expire_time=timestamp(row["expires_ms"]),
         create_time=timestamp(row["created_ms"]),
+        known_since=timestamp(row["known_since_ms"]),
+        agreed_before=row["agreed_before"],
     )
 
 

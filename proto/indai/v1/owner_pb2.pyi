@@ -685,6 +685,8 @@ class Approval(_message.Message):
     WHY_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    KNOWN_SINCE_FIELD_NUMBER: _builtins.int
+    AGREED_BEFORE_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Short id to type: first characters of the action's hash."""
     action_hash: _builtins.str
@@ -697,6 +699,8 @@ class Approval(_message.Message):
     """The terms, rendered from the bytes that would be signed."""
     why: _builtins.str
     """What the policy said."""
+    agreed_before: _builtins.int
+    """What was agreed with them before."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """After this it is answered no."""
@@ -704,6 +708,10 @@ class Approval(_message.Message):
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When the question arose."""
+
+    @_builtins.property
+    def known_since(self) -> _timestamp_pb2.Timestamp:
+        """When the other side was first heard of."""
 
     def __init__(
         self,
@@ -716,10 +724,12 @@ class Approval(_message.Message):
         why: _builtins.str = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        known_since: _timestamp_pb2.Timestamp | None = ...,
+        agreed_before: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "known_since", b"known_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "code", b"code", "create_time", b"create_time", "expire_time", b"expire_time", "peer", b"peer", "terms", b"terms", "thread_id", b"thread_id", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "agreed_before", b"agreed_before", "code", b"code", "create_time", b"create_time", "expire_time", b"expire_time", "known_since", b"known_since", "peer", b"peer", "terms", b"terms", "thread_id", b"thread_id", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,1 @@
+"""Desks: where people see and steer their agents, in a browser."""

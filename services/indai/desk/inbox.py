@@ -1,0 +1,83 @@
+"""The inbox: what the policy leaves to its owner, with the exact terms, answered with one press.
+
+A button carries the hash of the terms beside it. What was decided meanwhile, ran out or was replaced is
+answered with words, and an answer counts once, whoever gives it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from aiohttp import web
+from indai.desk.frame import ROLES, Frame
+from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.v1 import desk_pb2, owner_pb2
+from indai.web.live import Live
+from indai.web.visit import Visit
+
+PAGE = 20
+
+
+class Inbox:
+    """Pages and acts of the inbox."""
+
+    def __init__(self, frame: Frame, live: Live) -> None:
+        self._frame, self._calls, self._live = frame, frame.calls, live
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """What the site serves of it."""
+        site = self._frame.site
+        return (
+            site.member("/desk", ROLES, self.inbox),
+            site.member("/desk/more", ROLES, self.more),
+            site.member("/desk/live", ROLES, self.live),
+            site.act("/desk/approvals/{hash:[0-9a-f]{64}}", ROLES, self.answer),
+        )
+
+    async def inbox(self, visit: Visit) -> web.StreamResponse:
+        """What waits, the most urgent first."""
+        request = owner_pb2.ListInboxRequest(page_size=PAGE, page_token=visit.request.query.get("page", ""))
+        answer = await self._calls.owner.ListInbox(request, metadata=visit.metadata)
+        recent = owner_pb2.ListThreadsResponse()
+        if not answer.approvals:
+            recent = await self._calls.owner.ListThreads(
+                owner_pb2.ListThreadsRequest(page_size=5), metadata=visit.metadata
+            )
+        return await self._frame.page(
+            visit,
+            "inbox.html",
+            "/desk",
+            approvals=answer.approvals,
+            more=answer.next_page_token,
+            recent=recent.threads,
+        )
+
+    async def more(self, visit: Visit) -> web.StreamResponse:
+        """Every place of the desk, for small screens."""
+        return await self._frame.page(visit, "more.html", "/desk/more")
+
+    async def live(self, visit: Visit) -> web.StreamResponse:
+        """Tells the open page when something changed."""
+        return await self._live.answer(visit, self._changes(visit))
+
+    async def _changes(self, visit: Visit) -> AsyncIterator[str]:
+        stream = self._calls.desk.WatchDesk(desk_pb2.WatchDeskRequest(), metadata=visit.metadata)
+        async for _ in stream:
+            yield "changed"
+
+    async def answer(self, visit: Visit) -> web.StreamResponse:
+        """Yes or no to exactly what was shown."""
+        said = visit.said("answer")
+        if said not in ("yes", "no"):
+            raise InvalidInput(Reason.INVALID_ARGUMENT, "An answer is yes or no.")
+        request = owner_pb2.AnswerApprovalRequest(code=visit.named("hash"), approve=said == "yes")
+        try:
+            answer = await self._calls.owner.AnswerApproval(request, metadata=visit.metadata)
+        except NotFound:
+            raise NotFound(
+                Reason.NOT_FOUND,
+                "These terms no longer wait for you: they were replaced, taken back, or are not yours.",
+                hint="the inbox shows what waits now",
+            ) from None
+        where = f"/desk/threads/{answer.thread.thread_id}"
+        return visit.go(where, "approved" if said == "yes" else "declined")

@@ -1,0 +1,25 @@
+"""The owner's desk: all its rooms."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from indai.desk.calls import Calls
+from indai.desk.frame import Frame
+from indai.desk.inbox import Inbox
+from indai.desk.threads import Threads
+from indai.web.accounts import OWNER
+from indai.web.live import Live
+from indai.web.site import HOME, Site
+
+
+class OwnerDesk:
+    """Pages and acts for the owner of a handle that lives on this node."""
+
+    def __init__(self, site: Site, calls: Calls, live: Live) -> None:
+        site.homes[OWNER] = HOME
+        frame = Frame(site, calls)
+        self._rooms = (Inbox(frame, live), Threads(frame))
+
+    def routes(self) -> tuple[web.RouteDef, ...]:
+        """What the site serves of it."""
+        return tuple(route for room in self._rooms for route in room.routes())

@@ -1,0 +1,127 @@
+"""States, times and money as the pages show them. English words here are keys of the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from indai.v1 import owner_pb2, policy_pb2
+from indai.web.catalog import Words
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A word in a pill; `look`: good, bad, warn, accent, or none."""
+
+    text: str
+    look: str = ""
+
+
+STATES: Final = {
+    owner_pb2.THREAD_STATE_NEGOTIATING: Tag("negotiating", "accent"),
+    owner_pb2.THREAD_STATE_ASKING_OWNER: Tag("waits for you", "warn"),
+    owner_pb2.THREAD_STATE_ON_HOLD: Tag("waits for their owner", "accent"),
+    owner_pb2.THREAD_STATE_AWAITING_RECEIPT: Tag("awaits the receipt", "accent"),
+    owner_pb2.THREAD_STATE_COMMITTED: Tag("agreed", "good"),
+    owner_pb2.THREAD_STATE_REJECTED: Tag("refused", "bad"),
+    owner_pb2.THREAD_STATE_WITHDRAWN: Tag("withdrawn"),
+    owner_pb2.THREAD_STATE_LAPSED: Tag("lapsed"),
+    owner_pb2.THREAD_STATE_IN_DOUBT: Tag("in doubt", "warn"),
+}
+LIVES: Final = {
+    owner_pb2.COMMITMENT_STATE_COMMITTED: Tag("stands", "good"),
+    owner_pb2.COMMITMENT_STATE_OVERDUE: Tag("overdue", "warn"),
+    owner_pb2.COMMITMENT_STATE_FULFILLED: Tag("kept", "good"),
+    owner_pb2.COMMITMENT_STATE_CANCELLED: Tag("called off", "bad"),
+    owner_pb2.COMMITMENT_STATE_SUPERSEDED: Tag("replaced"),
+    owner_pb2.COMMITMENT_STATE_EXPIRED: Tag("ran out", "bad"),
+    owner_pb2.COMMITMENT_STATE_PENDING: Tag("payment pending", "warn"),
+    owner_pb2.COMMITMENT_STATE_POSTED: Tag("paid", "good"),
+    owner_pb2.COMMITMENT_STATE_VOIDED: Tag("not paid", "bad"),
+}
+OUTCOMES: Final = {
+    policy_pb2.OUTCOME_PERMIT: Tag("permitted", "good"),
+    policy_pb2.OUTCOME_REFUSE: Tag("refused", "bad"),
+    policy_pb2.OUTCOME_ASK: Tag("asks you", "warn"),
+}
+KINDS: Final = {
+    "meet": "Meeting",
+    "share": "Sharing",
+    "ask": "Question",
+    "request": "Request",
+    "pay": "Payment",
+    "book": "Booking",
+}
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Turns values into words for one visitor: their language, their time zone, now (ms)."""
+
+    words: Words
+    zone: ZoneInfo
+    now_ms: int
+
+    def at(self, stamp: Timestamp) -> datetime:
+        """In the owner's zone."""
+        return datetime.fromtimestamp(stamp.seconds, self.zone)
+
+    def moment(self, stamp: Timestamp) -> str:
+        """`Tue 24 Nov, 10:00`, with the year when it is not this one; empty for none."""
+        if not stamp.seconds:
+            return ""
+        at = self.at(stamp)
+        year = "" if at.year == datetime.fromtimestamp(self.now_ms / 1000, self.zone).year else f" {at.year}"
+        return f"{self.day(at)}{year}, {at:%H:%M}"
+
+    def day(self, at: datetime) -> str:
+        """`Tue 24 November`."""
+        return f"{self.words(DAYS[at.weekday()])} {at.day} {self.words(MONTHS[at.month - 1])}"
+
+    def span(self, start: Timestamp, end: Timestamp) -> str:
+        """`Tue 24 November, 10:00–10:30`; empty for none."""
+        if not start.seconds:
+            return ""
+        first, last = self.at(start), self.at(end)
+        until = f"{last:%H:%M}" if first.date() == last.date() else self.moment(end)
+        return f"{self.moment(start)}–{until}"
+
+    def left(self, stamp: Timestamp) -> str:
+        """How long until then, in words."""
+        minutes = max(0, stamp.seconds * 1000 - self.now_ms) // 60_000
+        if minutes < 60:
+            return self.words("{n} minutes left", n=minutes)
+        if minutes < 48 * 60:
+            return self.words("{n} hours left", n=minutes // 60)
+        return self.words("{n} days left", n=minutes // 1440)
+
+    def kind(self, kind: str) -> str:
+        """What sort of intent."""
+        return self.words(KINDS.get(kind, kind))
+
+    def tag(self, thread: owner_pb2.Thread) -> Tag:
+        """Where a thread is: what became of the commitment, once there is one."""
+        found = LIVES.get(thread.commitment_state) or STATES.get(thread.state, Tag("unknown"))
+        return Tag(self.words(found.text), found.look)
+
+    def outcome(self, outcome: int) -> Tag:
+        """What the policy said."""
+        found = {int(key): tag for key, tag in OUTCOMES.items()}.get(outcome, Tag("not asked"))
+        return Tag(self.words(found.text), found.look)
+
+    def known(self, since: Timestamp, agreed: int) -> str:
+        """How well a peer is known."""
+        days = (self.now_ms - since.seconds * 1000) // 86_400_000 if since.seconds else 0
+        if not agreed and days < 1:
+            return self.words("New here: nothing was agreed with them before")
+        if days < 1:
+            return self.words("Known since today, {n} agreements", n=agreed)
+        return self.words("Known for {days} days, {n} agreements", days=days, n=agreed)

@@ -1,0 +1,65 @@
+"""The words of the pages in several languages.
+
+The English words stand in the templates and are the keys; `words/LANGUAGE.yaml` has the others. A test holds
+the files against the templates, so that a language is whole or not offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+import yaml
+
+ENGLISH: Final = "en"
+NAMES: Final = {"en": "English", "hi": "हिन्दी"}
+"""The languages that are whole, each as it calls itself."""
+
+RIGHT_TO_LEFT: Final = frozenset({"ur", "sd", "ks"})
+_RANGE: Final = re.compile(
+    r"\s*([A-Za-z]{2,8}|\*)(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?))?\s*"
+)
+
+
+class Words:
+    """The words in one language; call it with the English ones."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self.direction = "rtl" if language in RIGHT_TO_LEFT else "ltr"
+        self._known = known(language)
+
+    def __call__(self, english: str, **values: object) -> str:
+        """The words for `english`, with `{name}` filled in; English where a language lacks them."""
+        text = self._known.get(english, english)
+        return text.format(**values) if values else text
+
+
+@cache
+def known(language: str) -> Mapping[str, str]:
+    """Words by the English ones; nothing for English."""
+    if language == ENGLISH:
+        return {}
+    text = files("indai.web").joinpath("words", f"{language}.yaml").read_text("utf-8")
+    found: dict[str, str] = yaml.safe_load(text)
+    return found
+
+
+@cache
+def words_in(language: str) -> Words:
+    """The words of a language that is offered, else English."""
+    return Words(language if language in NAMES else ENGLISH)
+
+
+def wanted(accept_language: str, offered: Sequence[str] = tuple(NAMES)) -> str:
+    """The best offered language for an `Accept-Language` header (RFC 9110, section 12.5.4), else English."""
+    best, weight = ENGLISH, 0.0
+    for part in accept_language[:400].split(","):
+        if match := _RANGE.fullmatch(part):
+            language, quality = match[1].lower(), float(match[2] or 1)
+            if language in offered and quality > weight:
+                best, weight = language, quality
+    return best

@@ -1,0 +1,72 @@
+"""Server-sent events (WHATWG HTML, section 9.2): a page is told that something changed, and loads it again.
+
+An event carries a name and a number, never content: what the visitor may see is decided when the page loads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+from indai.protocol.errors import IndaiError, Reason, Refused
+from indai.web.site import Site
+from indai.web.visit import Visit
+
+MAX_STREAMS: Final = 8
+"""Open streams of one account: a few windows on a few devices."""
+BEAT_S: Final = 15.0
+
+
+class Live:
+    """Streams of events to pages."""
+
+    def __init__(self, site: Site, beat_s: float = BEAT_S) -> None:
+        self._site, self._beat_s = site, beat_s
+        self._open: Counter[str] = Counter()
+
+    async def answer(self, visit: Visit, events: AsyncIterator[str]) -> web.StreamResponse:
+        """Send each of `events` until they end, the visitor leaves, or the session does. Raises Refused for
+        too many streams of one account."""
+        account = visit.signed_in.account
+        if self._open[account] >= MAX_STREAMS:
+            raise Refused(Reason.RATE_LIMITED, "Too many windows are open.", hint="close some of them")
+        self._open[account] += 1
+        try:
+            return await self._send(visit, events)
+        finally:
+            self._open[account] -= 1
+            if not self._open[account]:
+                del self._open[account]
+
+    async def _send(self, visit: Visit, events: AsyncIterator[str]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        self._site.protect(response)
+        response.headers["X-Accel-Buffering"] = "no"
+        await response.prepare(visit.request)
+        number, coming = 0, asyncio.ensure_future(anext(events, None))
+        try:
+            await response.write(b"retry: 3000\n\n")
+            while True:
+                done, _ = await asyncio.wait({coming}, timeout=self._beat_s)
+                if not done:
+                    if await self._site.sessions.find_token(visit.token) is None:
+                        break
+                    await response.write(b": still here\n\n")
+                    continue
+                name = coming.result()
+                if name is None:
+                    break
+                number += 1
+                await response.write(f"id: {number}\nevent: {name}\ndata: {number}\n\n".encode())
+                coming = asyncio.ensure_future(anext(events, None))
+        except (ConnectionError, IndaiError):
+            pass  # the visitor left, or the node is away: the browser comes again by itself
+        finally:
+            coming.cancel()
+            with contextlib.suppress(asyncio.CancelledError, IndaiError, StopAsyncIteration):
+                await coming
+        return response

@@ -1,0 +1,106 @@
+"""Signing in and out, and a visitor's choices of language and look.
+
+A link with a code in it opens the form with the code filled in: signing in is always a POST of our own form,
+so that nobody is signed in as somebody else by a link alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+from indai.protocol.errors import NotFound
+from indai.web.catalog import NAMES
+from indai.web.guards import Limit
+from indai.web.sessions import MINUTE_MS
+from indai.web.site import HOME, SIGN_IN, THEMES, Site
+from indai.web.visit import Visit
+
+TRIES_IN_ALL: Final = 300
+"""Codes that may be tried in a minute, by everybody together: a code has 49 bits and lives ten minutes."""
+
+_BROWSERS: Final = (("Edg", "Edge"), ("Firefox", "Firefox"), ("Chrom", "Chrome"), ("Safari", "Safari"))
+_SYSTEMS: Final = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS", "macOS"),
+    ("Linux", "Linux"),
+)
+
+
+class SignIn:
+    """Pages and acts of signing in. `oidc`: whether an organisation's sign-in is set up."""
+
+    def __init__(self, site: Site, *, oidc: bool = False) -> None:
+        self._site, self._oidc = site, oidc
+        self._tries = Limit(TRIES_IN_ALL, MINUTE_MS)
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """What the site serves of it."""
+        return (
+            self._site.get(SIGN_IN, self.form),
+            self._site.post(SIGN_IN, self.sign_in),
+            self._site.post("/desk/sign-out", self.sign_out),
+            self._site.post("/desk/look", self.look),
+        )
+
+    async def form(self, visit: Visit) -> web.StreamResponse:
+        """Where the code is typed."""
+        query = visit.request.query
+        code, target = query.get("code", "")[:20], inside(query.get("next", ""))
+        return visit.page("web/sign_in.html", code=code, next=target, oidc=self._oidc)
+
+    async def sign_in(self, visit: Visit) -> web.StreamResponse:
+        """A session for a code. The one that the browser had ends."""
+        self._tries.check("", self._site.clock())
+        device = device_of(visit.request.headers.get("User-Agent", ""))
+        token = await self._site.sessions.redeem(visit.said("code", most=40), device)
+        if visit.session is not None:
+            await self._end(visit)
+        found = await self._site.sessions.find_token(token)
+        if found is not None:
+            await self._site.audit.record(found, "sign-in", f"code, {device}")
+        home = self._site.homes.get(found.role if found else "", HOME)
+        answer = visit.go(inside(visit.said("next")) or home)
+        self._site.keep(answer, token)
+        return answer
+
+    async def sign_out(self, visit: Visit) -> web.StreamResponse:
+        """End the session, also in the database."""
+        if visit.session is not None:
+            await self._end(visit)
+        answer = visit.go(SIGN_IN, "signed-out")
+        self._site.drop(answer)
+        return answer
+
+    async def look(self, visit: Visit) -> web.StreamResponse:
+        """Language and theme of this browser."""
+        answer = visit.go(inside(visit.said("back")) or HOME)
+        language, theme = visit.said("language"), visit.said("theme")
+        self._site.remember(answer, "language", language if language in NAMES else "")
+        self._site.remember(answer, "theme", theme if theme in THEMES else "")
+        return answer
+
+    async def _end(self, visit: Visit) -> None:
+        session = visit.signed_in
+        try:
+            await self._site.sessions.revoke(session.scope, session.id)
+        except NotFound:
+            return
+        await self._site.audit.record(session, "sign-out")
+
+
+def inside(path: str) -> str:
+    """The path if it is one of the desks' own pages, else nothing: a link leads to no other site."""
+    clean = path if path == "/desk" or path.startswith(("/desk/", "/desk?")) else ""
+    return clean if clean.isascii() and clean.isprintable() and "\\" not in clean else ""
+
+
+def device_of(user_agent: str) -> str:
+    """Browser and system in words, as far as the browser tells."""
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    return " · ".join(filter(None, (browser, system))) or "another program"

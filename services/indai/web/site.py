@@ -1,0 +1,282 @@
+"""The site: every address of it is made here, and so every one has the same guards.
+
+    get      a page for anybody
+    post     an act of anybody: origin, form token and limits are checked first
+    member   a page behind the sign-in, for some roles; others are sent to the sign-in, or refused
+    act      an act behind the sign-in; it stands in the audit log, with what came of it
+
+The roles that a page asks for are a courtesy. What somebody may see or do is decided by the node's services,
+which the page calls with the visitor's own session.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+import structlog
+from aiohttp import web
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Refused
+from indai.web import guards
+from indai.web.audit import AuditLog
+from indai.web.catalog import Words, wanted, words_in
+from indai.web.render import STATIC, Assets, Pages
+from indai.web.sessions import LIFE_MS, MINUTE_MS, Session, Sessions
+from indai.web.visit import MAX_FIELD, MAX_FORM, Handler, Visit
+
+THEMES: Final = ("light", "dark")
+HOME: Final = "/desk"
+SIGN_IN: Final = "/desk/sign-in"
+ACTS_A_MINUTE: Final = 120
+STRANGERS_ACTS_A_MINUTE: Final = 60
+"""Of one address, behind which many people may be."""
+_VISITOR: Final = "visitor"
+_SESSION: Final = "desk"
+
+log = structlog.get_logger("indai.web")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the site is. `url` as people open it; `secure`: over TLS, or on loopback where nobody listens."""
+
+    url: str
+    secure: bool
+
+    @property
+    def tls(self) -> bool:
+        """Whether browsers reach it over TLS."""
+        return self.url.startswith("https://")
+
+    @property
+    def host(self) -> str:
+        """`host[:port]` as it stands in the address."""
+        return urlsplit(self.url).netloc.lower()
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """All names it may be opened under: on loopback, both ways to say so."""
+        host, _, port = self.host.rpartition(":")
+        local = {f"{name}:{port}" for name in ("localhost", "127.0.0.1", "[::1]")}
+        return frozenset({self.host, *local} if host in ("localhost", "127.0.0.1", "[::1]") else {self.host})
+
+
+class Site:
+    """See the module. `place` is asked when a request comes: ports are known by then."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        audit: AuditLog,
+        secret: bytes,
+        clock: Callable[[], int],
+        place: Callable[[], Place],
+        packages: Mapping[str, str],
+    ) -> None:
+        self.sessions, self.audit, self.clock, self.place = sessions, audit, clock, place
+        self.homes: dict[str, str] = {}
+        """Where somebody with a role begins, told by the desks."""
+        self._secret = secret
+        self._assets = Assets("indai.web")
+        self.pages = Pages({"web": "indai.web", **packages}, {"asset": self._assets.address})
+        self._strangers = guards.Limit(STRANGERS_ACTS_A_MINUTE, MINUTE_MS)
+        self._members = guards.Limit(ACTS_A_MINUTE, MINUTE_MS)
+
+    def static(self) -> web.RouteDef:
+        """The route of stylesheet and script."""
+        return web.get(f"{STATIC}/{{hash:[0-9a-f]+}}/{{name}}", self._assets.serve)
+
+    def get(self, path: str, handler: Handler) -> web.RouteDef:
+        """A page for anybody, signed in or not."""
+        return web.get(path, self._guarded(handler))
+
+    def post(self, path: str, handler: Handler) -> web.RouteDef:
+        """An act of anybody."""
+
+        async def act(visit: Visit) -> web.StreamResponse:
+            if visit.session is None:
+                self._strangers.check(visit.request.remote, self.clock())
+            else:
+                self._members.check(visit.session.account, self.clock())
+            await self._read_form(visit)
+            return await handler(visit)
+
+        return web.post(path, self._guarded(act))
+
+    def member(self, path: str, roles: Collection[str], handler: Handler) -> web.RouteDef:
+        """A page for people who are signed in and have one of these roles."""
+
+        async def page(visit: Visit) -> web.StreamResponse:
+            if visit.session is None:
+                return visit.go(f"{SIGN_IN}?next={quote(visit.request.path, safe='')}")
+            _check_role(visit.session, roles)
+            return await handler(visit)
+
+        return web.get(path, self._guarded(page))
+
+    def act(self, path: str, roles: Collection[str], handler: Handler) -> web.RouteDef:
+        """An act of people who are signed in and have one of these roles."""
+
+        async def act(visit: Visit) -> web.StreamResponse:
+            if visit.session is None:
+                return visit.go(SIGN_IN)
+            self._members.check(visit.session.account, self.clock())
+            outcome = "done"
+            try:
+                await self._read_form(visit)
+                _check_role(visit.session, roles)
+                return await handler(visit)
+            except IndaiError as error:
+                outcome = error.reason.name
+                raise
+            except BaseException:
+                outcome = Reason.INTERNAL.name
+                raise
+            finally:
+                target = " ".join(visit.request.match_info.values())
+                await self.audit.record(visit.session, path, target, outcome)
+
+        return web.post(path, self._guarded(act))
+
+    def keep(self, answer: web.StreamResponse, token: str) -> None:
+        """Give the browser the session's token as its cookie."""
+        self._cookie(answer, _SESSION, token, LIFE_MS // 1000)
+
+    def drop(self, answer: web.StreamResponse) -> None:
+        """Take the session's cookie back."""
+        self._cookie(answer, _SESSION, "", 0)
+
+    def remember(self, answer: web.StreamResponse, name: str, value: str) -> None:
+        """Keep a visitor's choice, such as `language` or `theme`, which is no secret, for a year."""
+        self._cookie(answer, name, value, 365 * 86_400)
+
+    def _guarded(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            visit, fresh, failure = await self._visit(request)
+            try:
+                if failure is not None:
+                    raise failure
+                if not self.place().secure:
+                    raise _insecure()
+                response = await handler(visit)
+            except IndaiError as error:
+                response = self._sorry(visit, error)
+            except web.HTTPException:
+                raise
+            except Exception as error:  # noqa: BLE001 - the boundary: a visitor gets words and an id
+                response = self._sorry(visit, _unforeseen(error))
+            if not response.prepared:
+                self.protect(response)
+                if fresh:
+                    self._cookie(response, _VISITOR, fresh, None)
+            return response
+
+        return answer
+
+    def protect(self, response: web.StreamResponse) -> None:
+        """Set the headers that every answer has; a stream calls this before it begins."""
+        for name, value in guards.HEADERS.items():
+            response.headers.setdefault(name, value)
+        if self.place().tls:
+            response.headers["Strict-Transport-Security"] = guards.HSTS
+
+    async def _visit(self, request: web.Request) -> tuple[Visit, str, IndaiError | None]:
+        """The visit, the value of a visitor's cookie that is to be set, and what keeps us from knowing who it
+        is."""
+        token, session, failure = request.cookies.get(self._name(_SESSION), ""), None, None
+        try:
+            session = await self.sessions.find_token(token) if token else None
+        except IndaiError as error:
+            failure = error
+        fresh, bound = "", token
+        if session is None:
+            bound = request.cookies.get(self._name(_VISITOR), "")
+            if not bound:
+                bound = fresh = base64.urlsafe_b64encode(secrets.token_bytes(18)).decode()
+        theme = request.cookies.get(self._name("theme"), "")
+        visit = Visit(
+            request,
+            self.pages,
+            self._words(request),
+            session,
+            token if session else "",
+            guards.form_token(self._secret, bound),
+            theme if theme in THEMES else "",
+        )
+        return visit, fresh, failure
+
+    def _words(self, request: web.Request) -> Words:
+        chosen = request.cookies.get(self._name("language"), "")
+        return words_in(chosen or wanted(request.headers.get("Accept-Language", "")))
+
+    async def _read_form(self, visit: Visit) -> None:
+        """The form's text fields, once its sender is known to be one of our pages."""
+        request = visit.request
+        guards.check_origin(request.headers, self.place().hosts)
+        if not 0 <= (-1 if request.content_length is None else request.content_length) <= MAX_FORM:
+            raise InvalidInput(
+                Reason.TOO_LARGE, "The form is too large.", hint=f"a form has at most {MAX_FORM} bytes"
+            )
+        form: dict[str, str] = {}
+        for name, value in (await request.post()).items():
+            if not isinstance(value, str) or len(value) > MAX_FIELD or "\x00" in value:
+                raise InvalidInput(Reason.INVALID_ARGUMENT, f"The field {name[:40]} cannot be read.")
+            form[name] = value
+        bound = visit.token or request.cookies.get(self._name(_VISITOR), "")
+        token = form.pop(guards.FIELD, "") or request.headers.get("X-CSRF-Token", "")
+        guards.check_form(self._secret, bound, token)
+        visit.form = form
+
+    def _sorry(self, visit: Visit, error: IndaiError) -> web.Response:
+        """What went wrong, in words, with the status of its reason."""
+        if error.reason is Reason.UNAUTHENTICATED and visit.session is not None:
+            answer = visit.go(SIGN_IN)  # ended between the cookie and the call
+            self.drop(answer)
+            return answer
+        return visit.page("web/sorry.html", status=error.reason.status.http, error=error)
+
+    def _name(self, name: str) -> str:
+        """Over TLS the prefix keeps other hosts and plain HTTP from setting it (RFC 6265bis, 4.1.3.2)."""
+        return f"__Host-{name}" if self.place().tls else f"indai-{name}"
+
+    def _cookie(self, answer: web.StreamResponse, name: str, value: str, max_age: int | None) -> None:
+        answer.set_cookie(
+            self._name(name),
+            value,
+            max_age=max_age,
+            path="/",
+            httponly=True,
+            samesite="Lax",
+            secure=self.place().tls,
+        )
+
+
+def _check_role(session: Session, roles: Collection[str]) -> None:
+    if session.role not in roles:
+        raise Refused(
+            Reason.PERMISSION_DENIED,
+            f"This page is not for somebody who is {session.role}.",
+            hint="sign in as somebody else",
+        )
+
+
+def _insecure() -> Refused:
+    return Refused(
+        Reason.INSECURE,
+        "Pages behind a sign-in are not served over plain HTTP to other machines.",
+        hint="give the node a certificate (--tls-cert, --tls-key), or its https address with --public-url",
+    )
+
+
+def _unforeseen(error: Exception) -> IndaiError:
+    error_id = secrets.token_hex(4)
+    log.error("page failed", error_id=error_id, exc_info=error)
+    return IndaiError(
+        Reason.INTERNAL,
+        f"Something went wrong inside the program (error id {error_id}).",
+        hint="try again; the log of the program has the details under this id",
+    )

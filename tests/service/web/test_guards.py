@@ -1,0 +1,157 @@
+"""What protects a visitor: forms of our own, headers on every answer, no script out of a field, limits."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from indai.node.web_role import place_at
+from indai.protocol.errors import IndaiError, Reason
+from indai.web.guards import Limit, check_origin
+from indai.web.site import ACTS_A_MINUTE
+
+from tests.service.web.conftest import Desks
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+async def test_every_answer_forbids_inline_script_frames_and_other_sites(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as browser:
+        pages = [
+            await browser.get(path)
+            for path in ("/desk", "/desk/sign-in", "/desk/threads", "/desk/threads/" + "a" * 32)
+        ]
+    for page in pages:
+        policy = page.answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert page.answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert page.answer.headers["Cache-Control"] == "no-store"
+        assert not re.search(r"<script(?![^>]*\ssrc=)|\sstyle=|\son[a-z]+=|javascript:", page.text)
+        assert len(page.text.encode()) < 100_000
+    assert pages[3].status == 404
+
+
+async def test_the_sessions_cookie_is_out_of_reach_of_scripts_and_of_other_sites_forms(desks: Desks) -> None:
+    async with desks.browser(desks.b) as browser:
+        await browser.get("/desk/sign-in")
+        code = await desks.code(desks.b, desks.bob)
+        answer = await browser.http.post(
+            f"{browser.base}/desk/sign-in", data={"csrf": browser.csrf, "code": code}, allow_redirects=False
+        )
+    (cookie,) = [text for text in answer.headers.getall("Set-Cookie") if text.startswith("indai-desk=")]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Path=/" in cookie
+
+
+@pytest.mark.parametrize("wrong", ["", "0" * 64, "another visitor's"])
+async def test_a_form_that_was_not_made_for_its_sender_does_nothing(desks: Desks, wrong: str) -> None:
+    _, action = await desks.asked(title=f"Forged {wrong[:3]}")
+    async with desks.browser(desks.b) as stranger, desks.browser(desks.b, desks.bob) as browser:
+        await stranger.get("/desk/sign-in")
+        token = stranger.csrf if wrong.startswith("another") else wrong
+        page = await browser.post(f"/desk/approvals/{action}", csrf=token, answer="yes")
+        assert page.status == 403
+        assert action in (await browser.get("/desk")).text
+
+
+async def test_a_form_sent_by_another_site_does_nothing(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as browser:
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Origin": "null"},
+        ):
+            page = await browser.post("/desk/sign-out", headers=headers)
+            assert page.status == 403
+        assert (await browser.get("/desk")).path == "/desk"
+        ours = {"Origin": browser.base, "Sec-Fetch-Site": "same-origin"}
+        await browser.post("/desk/sign-out", headers=ours)
+        assert (await browser.get("/desk")).path.startswith("/desk/sign-in")
+
+
+def test_the_site_is_known_by_its_own_names_alone() -> None:
+    place = place_at("", "127.0.0.1:7406", tls=False)
+    check_origin({"Origin": "http://localhost:7406"}, place.hosts)
+    check_origin({"Origin": "http://127.0.0.1:7406"}, place.hosts)
+    for other in ("http://localhost:7407", "http://localhost", "http://localhost:7406.evil.example"):
+        with pytest.raises(IndaiError):
+            check_origin({"Origin": other}, place.hosts)
+    public = place_at("https://node.example", "127.0.0.1:7406", tls=False)
+    assert public.tls
+    with pytest.raises(IndaiError):
+        check_origin({"Origin": "http://localhost:7406"}, public.hosts)
+
+
+def test_the_desk_is_not_served_in_the_clear_to_other_machines() -> None:
+    assert not place_at("", "192.0.2.1:7406", tls=False).secure
+    assert not place_at("http://node.example", "192.0.2.1:7406", tls=False).secure
+    assert place_at("", "192.0.2.1:7406", tls=True).secure
+    assert place_at("https://node.example", "192.0.2.1:7406", tls=False).secure
+
+
+async def test_script_in_what_a_peer_writes_is_text_on_every_page(desks: Desks) -> None:
+    thread, _ = await desks.asked(title=SCRIPT)
+    async with desks.browser(desks.b, desks.bob) as bob, desks.browser(desks.a, desks.alice) as alice:
+        pages = [await bob.get("/desk"), await bob.get("/desk/threads")]
+        pages += [await bob.get(f"/desk/threads/{thread}"), await alice.get(f"/desk/threads/{thread}")]
+        for page in pages:
+            assert page.status == 200
+            assert SCRIPT not in page.text
+            assert "&lt;script&gt;" in page.text
+        said = await bob.get(f"/desk?said={SCRIPT}&page={SCRIPT}")
+        assert said.status == 400
+        assert SCRIPT not in said.text
+        code = await bob.get(f'/desk/sign-in?code="{SCRIPT}')
+        assert SCRIPT not in code.text
+
+
+async def test_another_owners_things_look_as_if_they_did_not_exist(desks: Desks) -> None:
+    thread, action = await desks.asked(title="Of these two")
+    carol = await desks.b.agent("ind.ai/carol", "version: 1\ntimezone: UTC\nrules: []\n")
+    async with desks.browser(desks.b, carol) as other:
+        await other.get("/desk")
+        for path in (f"/desk/threads/{thread}", f"/desk/threads/{thread}/receipt.proof"):
+            assert (await other.get(path)).status == 404, path
+        for act in ("withdraw", "cancel", "fulfil", "dispute", "erase"):
+            assert (await other.post(f"/desk/threads/{thread}/{act}")).status == 404, act
+        page = await other.post(f"/desk/approvals/{action}", answer="yes")
+        assert page.status == 404
+        assert "no longer wait for you" in page.text
+        assert action not in (await other.get("/desk")).text
+    async with desks.browser(desks.b, desks.bob) as bob:
+        assert action in (await bob.get("/desk")).text
+
+
+async def test_an_answer_counts_once_and_a_stale_page_is_answered_with_words(desks: Desks) -> None:
+    _, action = await desks.asked(title="Only once")
+    async with desks.browser(desks.b, desks.bob) as phone, desks.browser(desks.b, desks.bob) as laptop:
+        await phone.get("/desk")
+        await laptop.get("/desk")
+        first = await phone.post(f"/desk/approvals/{action}", answer="no")
+        assert "You said no" in first.text
+        second = await laptop.post(f"/desk/approvals/{action}", answer="yes")
+        assert second.status in (400, 404, 409)
+        assert "<h1>That did not work</h1>" in second.text
+        assert "refused" in (await laptop.get(f"/desk/threads/{first.path.split('/')[-1][:32]}")).text
+
+
+async def test_a_field_too_long_and_a_body_too_large_are_refused(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as browser:
+        await browser.get("/desk")
+        page = await browser.post("/desk/sign-in", code="x" * 1_000)
+        assert page.status == 400
+        assert (await browser.post("/desk/sign-in", code="x" * 300_000)).status == 413
+
+
+def test_too_many_acts_of_one_are_refused_and_cost_nobody_else() -> None:
+    limit = Limit(ACTS_A_MINUTE, 60_000)
+    for _ in range(ACTS_A_MINUTE):
+        limit.check("one", 0)
+    with pytest.raises(IndaiError) as refused:
+        limit.check("one", 59_999)
+    assert refused.value.reason is Reason.RATE_LIMITED
+    limit.check("another", 59_999)
+    limit.check("one", 60_000)

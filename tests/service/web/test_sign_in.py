@@ -1,0 +1,185 @@
+"""Who gets in, who does not, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from indai.client.channels import plain_channel
+from indai.protocol.errors import IndaiError, Reason
+from indai.v1 import desk_pb2, owner_pb2
+from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
+
+from tests.service.node.world import Node
+from tests.service.web.conftest import Desks
+
+
+def _cookie(page_cookies: dict[str, str]) -> str:
+    return page_cookies["indai-desk"]
+
+
+async def test_a_code_signs_in_once(desks: Desks) -> None:
+    code = await desks.code(desks.b, desks.bob)
+    async with desks.browser(desks.b) as first, desks.browser(desks.b) as second:
+        inbox = await first.sign_in(code.lower().replace("-", " "))
+        assert (inbox.status, inbox.path) == (200, "/desk")
+        assert "ind.ai/bob" in inbox.text
+        again = await second.sign_in(code)
+        assert again.status == 401
+        assert "ten minutes" in again.text
+
+
+async def test_two_who_use_a_code_at_once_are_one(desks: Desks) -> None:
+    code = await desks.code(desks.b, desks.bob)
+    async with desks.browser(desks.b) as first, desks.browser(desks.b) as second:
+        await asyncio.gather(first.get("/desk/sign-in"), second.get("/desk/sign-in"))
+        pages = await asyncio.gather(*(each.post("/desk/sign-in", code=code) for each in (first, second)))
+    assert sorted(page.status for page in pages) == [200, 401]
+
+
+async def test_a_link_alone_signs_nobody_in(desks: Desks) -> None:
+    code = await desks.code(desks.b, desks.bob)
+    async with desks.browser(desks.b) as browser:
+        page = await browser.get(f"/desk/sign-in?code={code}")
+        assert code in page.text
+        assert (await browser.get("/desk")).path.startswith("/desk/sign-in")
+
+
+async def test_pages_behind_the_sign_in_lead_there_and_back(desks: Desks) -> None:
+    async with desks.browser(desks.b) as browser:
+        page = await browser.get("/desk/threads")
+        assert page.path == "/desk/sign-in?next=/desk/threads"
+        code = await desks.code(desks.b, desks.bob)
+        assert (await browser.post("/desk/sign-in", code=code, next="/desk/threads")).path == "/desk/threads"
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "/desk\\@evil", "/logs"])
+async def test_nobody_is_sent_to_another_site_after_signing_in(desks: Desks, elsewhere: str) -> None:
+    async with desks.browser(desks.b) as browser:
+        await browser.get("/desk/sign-in")
+        code = await desks.code(desks.b, desks.bob)
+        assert (await browser.post("/desk/sign-in", code=code, next=elsewhere)).path == "/desk"
+
+
+async def test_signing_out_ends_the_session_for_the_rpcs_too(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as browser:
+        token = _cookie({one.key: one.value for one in browser.http.cookie_jar})
+        stub = OwnerServiceStub(plain_channel(desks.b.info.addresses["owner"], token=token))
+        await stub.ListInbox(owner_pb2.ListInboxRequest())
+        await browser.post("/desk/sign-out")
+        with pytest.raises(IndaiError) as refused:
+            await stub.ListInbox(owner_pb2.ListInboxRequest())
+        assert refused.value.reason is Reason.UNAUTHENTICATED
+
+
+async def test_a_session_is_its_owners_and_no_operators(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as browser:
+        token = _cookie({one.key: one.value for one in browser.http.cookie_jar})
+    channel = plain_channel(desks.b.info.addresses["owner"], token=token)
+    with pytest.raises(IndaiError):
+        await OperatorServiceStub(channel).GetNode(owner_pb2.GetNodeRequest())
+    desk = desks.service(desks.b, token)
+    for call in (
+        desk.GrantAccount(desk_pb2.GrantAccountRequest(scope="*", role="operator", name="bob")),
+        desk.ListAccounts(desk_pb2.ListAccountsRequest(scope="*")),
+        desk.ListActs(desk_pb2.ListActsRequest(scope="ind.ai/alice")),
+        desk.CreateSignInCode(desk_pb2.CreateSignInCodeRequest(scope="*", name="x")),
+    ):
+        try:
+            answer = await call
+        except IndaiError as error:
+            assert error.reason is Reason.PERMISSION_DENIED, error  # noqa: PT017 - one of four
+        else:
+            assert answer.account.name == "ind.ai/bob"  # a code is the owner's own, whatever they ask for
+
+
+async def test_another_nodes_session_opens_nothing(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as browser:
+        token = _cookie({one.key: one.value for one in browser.http.cookie_jar})
+    stub = OwnerServiceStub(plain_channel(desks.a.info.addresses["owner"], token=token))
+    with pytest.raises(IndaiError):
+        await stub.ListInbox(owner_pb2.ListInboxRequest())
+
+
+async def test_an_operator_of_the_node_has_the_operators_rpcs_until_they_are_let_in_no_more(
+    desks: Desks,
+) -> None:
+    token = await _let_in(desks, desks.b, "*", "operator", "ops")
+    stub = OperatorServiceStub(plain_channel(desks.b.info.addresses["owner"], token=token))
+    assert (await stub.GetNode(owner_pb2.GetNodeRequest())).handle == "ind.ai/node-b"
+    await desks.operator(desks.b).RevokeAccount(desk_pb2.RevokeAccountRequest(scope="*", name="ops"))
+    with pytest.raises(IndaiError):
+        await stub.GetNode(owner_pb2.GetNodeRequest())
+
+
+async def test_a_tenants_people_have_neither_the_nodes_rpcs_nor_another_tenants(desks: Desks) -> None:
+    token = await _let_in(desks, desks.b, "acme", "operator", "asha")
+    admin = await _let_in(desks, desks.b, "acme", "admin", "boss")
+    await desks.operator(desks.b).GrantAccount(
+        desk_pb2.GrantAccountRequest(scope="globex", role="staff", name="zoe")
+    )
+    with pytest.raises(IndaiError):
+        await OperatorServiceStub(plain_channel(desks.b.info.addresses["owner"], token=token)).GetNode(
+            owner_pb2.GetNodeRequest()
+        )
+    with pytest.raises(IndaiError):
+        await OwnerServiceStub(plain_channel(desks.b.info.addresses["owner"], token=token)).ListInbox(
+            owner_pb2.ListInboxRequest()
+        )
+    mine = await desks.service(desks.b, admin).ListAccounts(desk_pb2.ListAccountsRequest())
+    assert {one.name for one in mine.accounts} == {"asha", "boss"}
+    for scope in ("globex", "*", "ind.ai/bob"):
+        with pytest.raises(IndaiError):
+            await desks.service(desks.b, admin).ListAccounts(desk_pb2.ListAccountsRequest(scope=scope))
+        with pytest.raises(IndaiError):
+            await desks.service(desks.b, admin).CreateSignInCode(
+                desk_pb2.CreateSignInCodeRequest(scope=scope, name="zoe")
+            )
+    with pytest.raises(IndaiError):  # an operator of a tenant lets nobody in
+        await desks.service(desks.b, token).GrantAccount(
+            desk_pb2.GrantAccountRequest(scope="acme", role="admin", name="asha2")
+        )
+
+
+async def test_the_operator_makes_no_code_for_an_owner(desks: Desks) -> None:
+    for scope in ("ind.ai/bob", "*"):
+        with pytest.raises(IndaiError):
+            await desks.operator(desks.b).CreateSignInCode(
+                desk_pb2.CreateSignInCodeRequest(scope=scope, name="ind.ai/bob")
+            )
+
+
+async def test_an_owner_sees_their_sessions_and_ends_one(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as first, desks.browser(desks.b, desks.bob) as second:
+        token = _cookie({one.key: one.value for one in first.http.cookie_jar})
+        mine = desks.service(desks.b, token)
+        listed = (await mine.ListDeskSessions(desk_pb2.ListDeskSessionsRequest())).sessions
+        (current,) = [one for one in listed if one.current]
+        newest = listed[0]
+        assert newest.session_id != current.session_id
+        await mine.RevokeDeskSession(desk_pb2.RevokeDeskSessionRequest(session_id=newest.session_id))
+        assert (await second.get("/desk")).path.startswith("/desk/sign-in")
+        assert (await first.get("/desk")).path == "/desk"
+
+
+async def test_acts_stand_in_the_audit_log_also_those_that_were_refused(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as browser:
+        await browser.post(f"/desk/approvals/{'0' * 64}", answer="yes")
+    acts = (await desks.service(desks.b, desks.bob.token).ListActs(desk_pb2.ListActsRequest())).acts
+    assert any(one.act.startswith("/desk/approvals/") and one.outcome == "NOT_FOUND" for one in acts)
+    assert any(one.act == "sign-in" and one.outcome == "done" for one in acts)
+
+
+async def _let_in(desks: Desks, node: Node, scope: str, role: str, name: str) -> str:
+    """Somebody signed in with a role; their session's token."""
+    operator = desks.operator(node)
+    await operator.GrantAccount(desk_pb2.GrantAccountRequest(scope=scope, role=role, name=name))
+    made = await operator.CreateSignInCode(desk_pb2.CreateSignInCodeRequest(scope=scope, name=name))
+    async with desks.browser(node) as browser:
+        await browser.get("/desk/sign-in")
+        await browser.http.post(
+            f"{browser.base}/desk/sign-in",
+            data={"csrf": browser.csrf, "code": made.code},
+            allow_redirects=False,
+        )
+        return _cookie({one.key: one.value for one in browser.http.cookie_jar})
