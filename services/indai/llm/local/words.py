@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 
+from indai.llm.local.spelling import fold, forms, key
+
 LANGUAGES = ("en", "hi", "hinglish")
 _HANDLE = r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/[a-z0-9_-]+"
 _LETTER = r"(?:[^\W\d_]|[\u0900-\u0963\u0971-\u097f])"
@@ -22,7 +24,8 @@ _PIECE = re.compile(
     re.IGNORECASE,
 )
 _LONGEST = 4
-_TYPED = 6
+_TYPED = 6  # letters of a word whose typing errors are put right
+_KEYED = 4  # letters of a key: shorter ones are shared by too many words
 _DIGITS = 12
 _WORDS_FOR_ONE = 6  # one romanised Hindi word in so many makes the message Hinglish
 
@@ -41,37 +44,54 @@ class Token:
         return not self.means and not self.number
 
 
-def fold(word: str) -> str:
-    """One spelling for a word's ways to be written."""
-    plain = unicodedata.normalize("NFD", word.lower()).replace("\u093c", "").replace("\u0901", "\u0902")
-    return unicodedata.normalize("NFC", plain).replace("’", "'")
-
-
 @cache
 def _lists() -> dict[tuple[str, ...], dict[str, str]]:
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for language in LANGUAGES:
-        text = files("indai.llm.local").joinpath("words", f"{language}.txt").read_text("utf-8")
-        for line in text.splitlines():
-            if line and not line.startswith("#"):
-                _add(found, line)
+        for line in _lines(language):
+            _add(found, line, language)
     return found
 
 
-def _add(found: dict[tuple[str, ...], dict[str, str]], line: str) -> None:
+def _lines(language: str) -> Iterator[str]:
+    text = files("indai.llm.local").joinpath("words", f"{language}.txt").read_text("utf-8")
+    return (line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def _add(found: dict[tuple[str, ...], dict[str, str]], line: str, language: str) -> None:
     head, _, phrases = line.partition(":")
     kind, _, value = head.partition(" ")
     if kind == "intent":
         kind, value = value, value
-    for phrase in phrases.split(","):
-        if key := tuple(fold(phrase).split()):
-            found.setdefault(key, {})[kind] = value
+    for phrase in map(fold, phrases.split(",")):
+        for form in forms(phrase.strip()[:-1], language) if phrase.endswith("~") else (phrase,):
+            if spelled := tuple(form.split()):
+                found.setdefault(spelled, {})[kind] = value
+
+
+@cache
+def _known() -> frozenset[str]:
+    """Every word that a phrase of the lists has."""
+    return frozenset(word for phrase in _lists() for word in phrase)
+
+
+@cache
+def _by_key() -> dict[str, str]:
+    """The romanised words of the Hinglish list by the key of their spelling."""
+    english, found = _listed("en"), dict[str, str]()
+    for line in _lines("hinglish"):
+        for phrase in map(fold, line.partition(":")[2].split(",")):
+            for form in forms(phrase.strip()[:-1], "hinglish") if phrase.endswith("~") else (phrase,):
+                for word in form.split():
+                    if word not in english and len(spelled := key(word)) >= _KEYED:
+                        found.setdefault(spelled, word)
+    return found
 
 
 @cache
 def _near() -> dict[str, str]:
-    """Every long word with a letter left out, to the word."""
-    long = [key[0] for key in _lists() if len(key) == 1 and len(key[0]) >= _TYPED]
+    """Every long word of the lists with a letter left out, to the word."""
+    long = [word for name in LANGUAGES for word in sorted(_listed(name)) if len(word) >= _TYPED]
     return {short: word for word in long for short in _shortened(word)}
 
 
@@ -83,8 +103,12 @@ def _shortened(word: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _corrected(word: str) -> str:
-    """The listed word that is one typing error away; the word itself if there is none."""
-    if len(word) < _TYPED or (word,) in _lists():
+    """The listed word that this is another spelling of, or one typing error away from; else the word itself."""
+    if word in _known():
+        return word
+    if found := _by_key().get(key(word)):
+        return found
+    if len(word) < _TYPED:
         return word
     return next((_near()[short] for short in _shortened(word) if short in _near()), word)
 
@@ -125,12 +149,12 @@ def _longest(pieces: list[str], at: int) -> tuple[int, Token]:
         return 1, Token(piece, piece, {}, plain) if len(plain) <= _DIGITS else Token(
             piece, piece, {"word": ""}
         )
-    folded = [fold(each) for each in pieces[at : at + _LONGEST]]
+    folded = [_corrected(fold(each)) for each in pieces[at : at + _LONGEST]]
     for size in range(len(folded), 1, -1):
         means = _lists().get(tuple(folded[:size]))
         if means:
             return size, Token(" ".join(pieces[at : at + size]), " ".join(folded[:size]), means)
-    means = _lists().get((folded[0],)) or _lists().get((_corrected(folded[0]),), {})
+    means = _lists().get((folded[0],), {})
     return 1, Token(piece, unicodedata.normalize("NFC", piece.lower()), means or _mark(piece))
 
 
@@ -150,10 +174,11 @@ def language(text: str) -> str:
 @cache
 def _only_hinglish() -> frozenset[str]:
     """The words of the Hinglish list that no English phrase has."""
-    return frozenset(_listed("hinglish") - _listed("en") - {"log", "char", "mile", "rad", "bees", "jan"})
+    return (_listed("hinglish") - _listed("en") - {"log", "char", "mile", "rad", "bees", "jan"})
 
 
-def _listed(name: str) -> set[str]:
-    text = files("indai.llm.local").joinpath("words", f"{name}.txt").read_text("utf-8")
-    lines = (line.partition(":")[2] for line in text.splitlines() if not line.startswith("#"))
-    return {word for line in lines for word in fold(line.replace(",", " ")).split()}
+@cache
+def _listed(name: str) -> frozenset[str]:
+    """The words of a list as they stand there, verbs as stems."""
+    lines = (line.partition(":")[2] for line in _lines(name))
+    return frozenset(word for line in lines for word in fold(re.sub("[,~]", " ", line)).split())
