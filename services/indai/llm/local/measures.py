@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from indai.llm.local.words import Token
 
+_ON_A_CLOCK = 12
 _LATE = ("afternoon", "evening", "night", "pm")
 _NOTHING = Token("", "", {})
 
@@ -75,14 +76,20 @@ def _number(said: Sequence[Token], at: int) -> tuple[float, int]:
     if "number" not in token.means:
         return 0, 0
     value, after = float(token.means["number"]), _token(said, at + 1).means.get("number", "")
-    if value >= 20 and after and int(after) < 10:
-        return value + int(after), 2
-    return value, 1
+    taken = 1
+    if value >= 20 and value % 10 == 0 and after and int(after) < 10:
+        value, taken = value + int(after), 2
+    if "plus" in _token(said, at + taken).means and "scale" in _token(said, at + taken + 1).means:
+        return value + 0.5, taken + 1
+    return value, taken
 
 
 def _day(said: Sequence[Token], at: int, found: Measures) -> int:
-    """ "tomorrow", "next Monday", "इस हफ्ते", "tonight"."""
+    """ "tomorrow", "next Monday", "इस हफ्ते", "tonight", "noon"."""
     means, after = said[at].means, _token(said, at + 1).means
+    if hour := means.get("midday"):
+        found.times.append((at, float(hour), "pm"))
+        return 1
     if tonight := means.get("tonight"):
         found.days.append((at, "today"))
         found.parts.append(tonight)
@@ -108,27 +115,30 @@ def _day(said: Sequence[Token], at: int, found: Measures) -> int:
 def _date(said: Sequence[Token], at: int, found: Measures) -> int:
     """ "25 August", "3rd of March", "August 25", "the 12th", "25 तारीख"."""
     if month := said[at].means.get("month"):
-        number, taken = _number(said, at + 1)
-        if not taken or not _is_day(said, at + 1):
+        number, taken = _day_of_month(said, at + 1)
+        if not taken:
             return 0
-        found.days.append((at + taken, f"{int(number)} {month}"))
-        return 1 + taken + ("ordinal" in _token(said, at + 2).means)
-    if not _is_day(said, at):
+        found.days.append((at + taken, f"{number} {month}"))
+        return 1 + taken + ("ordinal" in _token(said, at + 1 + taken).means)
+    number, taken = _day_of_month(said, at)
+    if not taken:
         return 0
-    ordinal = "ordinal" in _token(said, at + 1).means
-    after = at + 1 + ordinal + (_token(said, at + 1 + ordinal).said == "of")
+    ordinal = "ordinal" in _token(said, at + taken).means
+    after = at + taken + ordinal + (_token(said, at + taken + ordinal).said == "of")
     if month := _token(said, after).means.get("month"):
-        found.days.append((after, f"{int(said[at].number)} {month}"))
+        found.days.append((after, f"{number} {month}"))
         return after + 1 - at
     if ordinal:
-        found.days.append((at + 1, said[at].number))
-        return 2
+        found.days.append((at + taken, str(number)))
+        return taken + 1
     return 0
 
 
-def _is_day(said: Sequence[Token], at: int) -> bool:
-    number = _token(said, at).number
-    return number.isdecimal() and 1 <= int(number) <= 31
+def _day_of_month(said: Sequence[Token], at: int) -> tuple[int, int]:
+    """A number that can be a day of a month and how many tokens it takes; 0 tokens if there is none."""
+    number, taken = _number(said, at)
+    right = taken and 1 <= number <= 31 and number.is_integer() and ":" not in _token(said, at).number
+    return (int(number), taken) if right else (0, 0)
 
 
 def _time(said: Sequence[Token], at: int, found: Measures) -> int:
@@ -143,9 +153,14 @@ def _time(said: Sequence[Token], at: int, found: Measures) -> int:
         whole, _, part = said[at].number.replace(":", ".").partition(".")
         hour = int(whole) + int(part) / 60 if len(part) == 2 else hour
     after, before = _token(said, at + taken).means, _token(said, at - 1).means
-    marked = "oclock" in after or "meridiem" in after or ":" in said[at].number
-    loose = ("at" in before or "part" in before or "tonight" in before) and not (
-        {"unit", "scale", "money", "month", "ordinal", "people", "item"} & after.keys()
+    marked = "oclock" in after or "meridiem" in after or ":" in said[at].number or "quarter" in said[at].means
+    marked = marked or ("swapped" in after and hour <= _ON_A_CLOCK)
+    if "quarter" in said[at].means and {"unit", "scale", "money", "length"} & after.keys():
+        return 0
+    loose = (
+        hour <= _ON_A_CLOCK
+        and ("at" in before or "part" in before or "tonight" in before)
+        and not ({"unit", "scale", "money", "month", "ordinal", "people", "item"} & after.keys())
     )
     if not (marked or loose) or not 0 < hour < 24:
         return 0

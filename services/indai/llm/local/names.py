@@ -23,6 +23,17 @@ def person(said: Sequence[Token]) -> str:
     return ", ".join(_names(said[slice(*groups[0])]))
 
 
+def likely(said: Sequence[Token]) -> str:
+    """Who is meant if nothing but a word that no list has says so: for a request that is about somebody."""
+    groups = [group for group in _groups(said) if _stands_alone(said, *group)]
+    return ", ".join(_names(said[slice(*groups[0])])) if groups else ""
+
+
+def _stands_alone(said: Sequence[Token], start: int, end: int) -> bool:
+    before = said[start - 1].said if start else ""
+    return before not in _NOT_AFTER and end - start <= 3 and len(said[start].said) > 1
+
+
 def _groups(said: Sequence[Token]) -> Iterator[tuple[int, int]]:
     """From and to of every run of names: "Dr Rao", "Sam and Tina"."""
     at = 0
@@ -30,27 +41,39 @@ def _groups(said: Sequence[Token]) -> Iterator[tuple[int, int]]:
         end = at
         while end < len(said) and _continues(said, at, end):
             end += 1
-        if end > at and any(token.unknown() for token in said[at:end]):
+        if end > at and any(said[each].unknown() or _named(said, each) for each in range(at, end)):
             yield at, end
         at = max(end, at + 1)
 
 
 def _continues(said: Sequence[Token], start: int, at: int) -> bool:
     token = said[at]
-    if token.unknown() or "title" in token.means:
+    if token.unknown() or "title" in token.means or _named(said, at):
         return True
     follows = at + 1 < len(said) and (said[at + 1].unknown() or "title" in said[at + 1].means)
     return start < at and follows and any(join in token.means for join in _JOINS)
 
 
+def _named(said: Sequence[Token], at: int) -> bool:
+    """Whether a name that is a word as well is a name here: what goes with people follows it."""
+    return "name" in said[at].means and (after := _after(said, at + 1)) is not None and "after" in after.means
+
+
+def _after(said: Sequence[Token], at: int) -> Token | None:
+    """The token here, or the one after "bhai", "sir"…"""
+    while at + 1 < len(said) and "honorific" in said[at].means:
+        at += 1
+    return said[at] if at < len(said) else None
+
+
 def _score(said: Sequence[Token], start: int, end: int) -> int:
     before = said[start - 1] if start else None
-    after = said[end] if end < len(said) else None
-    if before and before.said in _NOT_AFTER:
+    after = _after(said, end)
+    named = said[start].written[:1].isupper() or bool({"title", "relative"} & said[start].means.keys())
+    if before and before.said in _NOT_AFTER and not named:
         return 0
     beside = (before is not None and "before" in before.means) * 2
     beside += (after is not None and ("after" in after.means or "possessive" in after.means)) * 2
-    named = said[start].written[:1].isupper() or "title" in said[start].means
     follows_verb = before is not None and bool(
         {"meet", "move", "cancel", "pay", "give"} & before.means.keys()
     )

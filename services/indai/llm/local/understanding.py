@@ -7,18 +7,20 @@ Hindi and Hinglish share the rules; what differs is in the word lists.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from indai.llm.local import intents
 from indai.llm.local.measures import Measures, measure
-from indai.llm.local.names import person
+from indai.llm.local.names import likely, person
 from indai.llm.local.words import Token, tokens
 
 Slot = str | int
-_SMALL_TALK = 6
 _MOST_TOKENS = 400
-_MEETINGS = ("meet", "move", "cancel")
+# Details whose words are also said of how, where and when another is passed on.
+_WITH_PEOPLE = ("meet", "move", "cancel", "ask", "share", "pay")
+_MEASURED = {"beside", "number", "quarter", "clock", "ordinal"}
+_WEAK = ("email", "company", "availability", "hours", "phone")
 _SLOTS = {
     "meet": ("person", "minutes", "when", "time"),
     "move": ("person", "from", "when", "time"),
@@ -49,75 +51,11 @@ def understand(text: str) -> Understood | None:
     said = tokens(text[:8000])[:_MOST_TOKENS]
     measures = measure(said)
     who = person(said)
-    intent = _intent(said, measures, who)
-    if intent is None:
+    intent = intents.intent(said, measures, who)
+    if intent == intents.NONE:
         return None
-    found = _found(said, measures, who, intent)
+    found = _found(said, measures, who or (likely(said) if intent in _WITH_PEOPLE else ""), intent)
     return Understood(intent, {name: found[name] for name in _SLOTS.get(intent, ()) if found.get(name)})
-
-
-def _intent(said: Sequence[Token], measures: Measures, who: str) -> str | None:
-    means = {kind for token in said for kind in token.means}
-    timed = bool(measures.days or measures.times or measures.minutes or measures.parts)
-    if "feedback" in means and not timed:
-        return "feedback"
-    if talk := _small_talk(said, means, bool(measures.days or measures.times or measures.minutes)):
-        return talk
-    about = bool(who or timed or "noun" in means)
-    if changed := _changed(said, measures, means, about):
-        return changed
-    return (
-        _paid_or_told(measures, means, who)
-        or _booked(said, measures, means)
-        or _met(measures, means, who, about)
-    )
-
-
-def _small_talk(said: Sequence[Token], means: set[str], timed: bool) -> str | None:
-    if len(said) > _SMALL_TALK or timed or means & {"noun", "item", "field", "handle"}:
-        return None
-    return "thank" if "thank" in means else "greet" if "greet" in means else None
-
-
-def _changed(said: Sequence[Token], measures: Measures, means: set[str], about: bool) -> str | None:
-    """Whether a meeting that there is shall go or be at another time."""
-    if "cancel" in means and about:
-        return "cancel"
-    if "move" in means and about:
-        return "move"
-    created = means & {"meet", "book", "past", "pay", "give", "share"} or measures.minutes
-    twice = len(measures.days) > 1 or len(measures.times) > 1
-    existing = any("old" in one.means and "noun" in two.means for one, two in itertools.pairwise(said))
-    return "move" if "noun" in means and not created and (existing or twice) else None
-
-
-def _paid_or_told(measures: Measures, means: set[str], who: str) -> str | None:
-    if "pay" in means or (measures.amount and (who or "give" in means)):
-        return "pay"
-    if "field" not in means or ("noun" in means and "meet" in means):
-        return None
-    if "share" in means or ("mine" in means and means & {"give", "share"}):
-        return "share"
-    return "ask" if who else None
-
-
-def _booked(said: Sequence[Token], measures: Measures, means: set[str]) -> str | None:
-    """Things are booked; an appointment with somebody is a meeting."""
-    items = {token.means["item"] for token in said if "item" in token.means}
-    if not items or (items == {"appointment"} and "handle" not in means):
-        return None
-    return "book" if means & {"book", "handle"} or measures.quantity or measures.days else None
-
-
-def _met(measures: Measures, means: set[str], who: str, about: bool) -> str | None:
-    if "past" in means or not about:
-        return None
-    if "meet" in means and ("noun" in means or who or measures.minutes):
-        return "meet"
-    wanted = who or measures.days or measures.times or "book" in means
-    if "noun" in means and wanted:
-        return "meet"
-    return "meet" if measures.minutes and (who or "book" in means) else None
 
 
 def _found(said: Sequence[Token], measures: Measures, who: str, intent: str) -> dict[str, Slot]:
@@ -126,7 +64,7 @@ def _found(said: Sequence[Token], measures: Measures, who: str, intent: str) -> 
         "minutes": round(measures.minutes),
         "time": measures.moment(),
         "when": measures.days[0][1] if measures.days else "",
-        "field": _value(said, "field"),
+        "field": _field(said),
         "item": _value(said, "item"),
         "quantity": measures.quantity or _alone(measures, intent == "book"),
         "amount": measures.amount or _alone(measures, intent == "pay") * 100,
@@ -138,6 +76,14 @@ def _found(said: Sequence[Token], measures: Measures, who: str, intent: str) -> 
 
 def _value(said: Sequence[Token], kind: str) -> str:
     return next((token.means[kind] for token in said if kind in token.means), "")
+
+
+def _field(said: Sequence[Token]) -> str:
+    """The detail that is meant: "mail my CV" is about the CV, "office address" about the address."""
+    named = [token.means["field"] for token in said if "field" in token.means]
+    if not named and any("workplace" in token.means for token in said):
+        return "company"
+    return next((each for each in named if each not in _WEAK), next(iter(named), ""))
 
 
 def _alone(measures: Measures, wanted: bool) -> int:
@@ -158,14 +104,30 @@ def _moved(said: Sequence[Token], measures: Measures) -> dict[str, Slot]:
 def _old_and_new(said: Sequence[Token], marks: list[tuple[int, str]]) -> tuple[str, str]:
     if not marks:
         return "", ""
-    old = [mark for mark in marks if _is_old(said, mark[0])]
     if len(marks) == 1:
-        return (marks[0][1], "") if old else ("", marks[0][1])
-    first = old[0] if old else marks[0]
+        return (marks[0][1], "") if _oldness(said, marks[0][0]) > 0 else ("", marks[0][1])
+    first = max(marks, key=lambda mark: _oldness(said, mark[0]))
     return first[1], next(value for at, value in reversed(marks) if at != first[0])
 
 
-def _is_old(said: Sequence[Token], at: int) -> bool:
-    before = said[at - 1].means if at else {}
-    after = said[at + 1].means if at + 1 < len(said) else {}
-    return "from" in before or bool({"old", "possessive", "noun"} & after.keys())
+def _oldness(said: Sequence[Token], at: int) -> int:
+    """How much the words beside a day or time say that it is the one to leave: 3 they do, 1 they may."""
+    start = at
+    while start and (said[start - 1].number or _MEASURED & said[start - 1].means.keys()):
+        start -= 1
+    before = [said[each].means for each in range(max(0, start - 2), start)]
+    after = [each.means for each in said[at + 1 : at + 4]]
+    near = before[-1] if before else {}
+    if "from" in near or any("neg" in each for each in (*before, *after[:1])):
+        return 3
+    if _instead(after):
+        return 3
+    if after and "noun" in after[0]:
+        return 1
+    owns = bool(after) and bool({"old", "possessive"} & after[0].keys())
+    return int(owns and (len(after) < 2 or "old" not in after[0] or "noun" in after[1] or "name" in after[1]))
+
+
+def _instead(after: Sequence[Mapping[str, str]]) -> bool:
+    """Whether "ki jagah", "ke bajay" follow."""
+    return any("swapped" in each for each in after[:2])

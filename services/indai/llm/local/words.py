@@ -27,6 +27,11 @@ _LONGEST = 4
 _TYPED = 6  # letters of a word whose typing errors are put right
 _KEYED = 4  # letters of a key: shorter ones are shared by too many words
 _DIGITS = 12
+_ENGLISH_TOO = {
+    *("log", "char", "mile", "rad", "bees", "jan", "male", "tale", "mango", "role", "rote", "rate", "tala"),
+    *("late", "lane", "mange", "dale", "hue", "pane", "bane", "use", "in", "un", "to", "ya", "are", "run"),
+    *("runs", "or", "the", "me", "he", "na", "do"),
+}
 _WORDS_FOR_ONE = 6  # one romanised Hindi word in so many makes the message Hinglish
 
 
@@ -40,8 +45,10 @@ class Token:
     number: str = ""
 
     def unknown(self) -> bool:
-        """Whether no list has it: perhaps a name."""
-        return not self.means and not self.number
+        """Whether it may be a name: no list has it, or it is a name that is a word as well, or a relative."""
+        if "name" in self.means:
+            return len(self.means) == 1 or self.written[:1].isupper() or not self.written.isascii()
+        return "relative" in self.means or (not self.means and not self.number)
 
 
 @cache
@@ -63,10 +70,16 @@ def _add(found: dict[tuple[str, ...], dict[str, str]], line: str, language: str)
     kind, _, value = head.partition(" ")
     if kind == "intent":
         kind, value = value, value
+    for spelled in _spelled(phrases, language):
+        found.setdefault(spelled, {})[kind] = value
+
+
+def _spelled(phrases: str, language: str) -> Iterator[tuple[str, ...]]:
+    """Every phrase of a line, and every form of those that are verbs, as words."""
     for phrase in map(fold, phrases.split(",")):
         for form in forms(phrase.strip()[:-1], language) if phrase.endswith("~") else (phrase,):
-            if spelled := tuple(form.split()):
-                found.setdefault(spelled, {})[kind] = value
+            if words := tuple(form.split()):
+                yield words
 
 
 @cache
@@ -78,20 +91,17 @@ def _known() -> frozenset[str]:
 @cache
 def _by_key() -> dict[str, str]:
     """The romanised words of the Hinglish list by the key of their spelling."""
-    english, found = _listed("en"), dict[str, str]()
-    for line in _lines("hinglish"):
-        for phrase in map(fold, line.partition(":")[2].split(",")):
-            for form in forms(phrase.strip()[:-1], "hinglish") if phrase.endswith("~") else (phrase,):
-                for word in form.split():
-                    if word not in english and len(spelled := key(word)) >= _KEYED:
-                        found.setdefault(spelled, word)
+    found: dict[str, str] = {}
+    for word in _words("hinglish"):
+        if word not in _words("en") and len(spelled := key(word)) >= _KEYED:
+            found.setdefault(spelled, word)
     return found
 
 
 @cache
 def _near() -> dict[str, str]:
     """Every long word of the lists with a letter left out, to the word."""
-    long = [word for name in LANGUAGES for word in sorted(_listed(name)) if len(word) >= _TYPED]
+    long = [word for name in LANGUAGES for word in _listed(name) if len(word) >= _TYPED]
     return {short: word for word in long for short in _shortened(word)}
 
 
@@ -103,7 +113,7 @@ def _shortened(word: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _corrected(word: str) -> str:
-    """The listed word that this is another spelling of, or one typing error away from; else the word itself."""
+    """The listed word that this is another spelling of or one typing error away from, or the word itself."""
     if word in _known():
         return word
     if found := _by_key().get(key(word)):
@@ -174,11 +184,18 @@ def language(text: str) -> str:
 @cache
 def _only_hinglish() -> frozenset[str]:
     """The words of the Hinglish list that no English phrase has."""
-    return (_listed("hinglish") - _listed("en") - {"log", "char", "mile", "rad", "bees", "jan"})
+    return frozenset(_words("hinglish").keys() - _words("en").keys() - _ENGLISH_TOO)
 
 
 @cache
-def _listed(name: str) -> frozenset[str]:
+def _words(language: str) -> dict[str, None]:
+    """The words of a list in all their forms, in its order."""
+    lines = (line.partition(":")[2] for line in _lines(language))
+    return {word: None for line in lines for phrase in _spelled(line, language) for word in phrase}
+
+
+@cache
+def _listed(language: str) -> dict[str, None]:
     """The words of a list as they stand there, verbs as stems."""
-    lines = (line.partition(":")[2] for line in _lines(name))
-    return frozenset(word for line in lines for word in fold(re.sub("[,~]", " ", line)).split())
+    lines = (line.partition(":")[2] for line in _lines(language))
+    return {word: None for line in lines for word in fold(re.sub("[,~]", " ", line)).split()}
