@@ -158,7 +158,7 @@ async def test_the_catalogue_can_be_applied_and_previewed(database: Database) ->
     async with serving(database) as (stub, _):
         whole = f"{ACME}---\n{catalogue()}"
         changed = (await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=whole))).changed
-        assert len([each for each in changed if each.kind == "binding"]) == 14
+        assert len([each for each in changed if each.kind == "binding"]) == 15
         request = pb.PreviewPromptRequest(tenant="acme", binding="kichcha-fan")
         preview = await stub.PreviewPrompt(request)
         assert [part.tier for part in preview.parts] == ["HUMAN", "TEAM", "AGENT"]

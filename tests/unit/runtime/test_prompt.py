@@ -111,7 +111,7 @@ def test_tokens_are_attributed_to_their_tiers() -> None:
 def test_every_binding_of_the_catalogue_composes() -> None:
     tiers = {(kind, slug): tier for kind, slug, tier in read_files(catalogue(), "catalogue")}
     bindings = {slug: tier for (kind, slug), tier in tiers.items() if isinstance(tier, Binding)}
-    assert len(bindings) == 14
+    assert len(bindings) == 15
     for binding in bindings.values():
         human, team = tiers[Kind.HUMAN, binding.human], tiers[Kind.TEAM, binding.team]
         agent, bases = tiers[Kind.AGENT, binding.agent], []

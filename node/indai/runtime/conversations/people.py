@@ -1,0 +1,248 @@
+"""People and the identities by which channels know them.
+
+An identity belongs to one person. The handle of an owner is one person on every channel, since a key or a
+token has proved it; everything else is joined only by a code that the person carries from one channel to
+another. Whoever has a handle can't be joined to somebody else: a code that they were talked into saying would
+hand their agent over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+import asyncpg
+from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
+from indai.runtime.conversations.rows import also_see, seeing
+from indai.runtime.conversations.values import CHANNELS, HANDLE, Clock, Person, fresh
+from indai.v1 import conversation_pb2 as pb
+
+KINDS: Final = frozenset(
+    {"phone", "business_scoped_id", "telegram_id", "slack_id", "web_session", HANDLE, "email"}
+)
+MAX_VALUE: Final = 200
+MAX_NAME: Final = 100
+CODE_LIFE_MS: Final = 600_000
+# Without those that are taken for one another: 0 O, 1 I L, 5 S, 8 B.
+ALPHABET: Final = "ACDEFGHJKMNPQRTUVWXYZ234679"
+CODE_LENGTH: Final = 8
+
+_FIND = """
+    SELECT id, person, channel, display_name FROM runtime.identities
+    WHERE kind = $1 AND value = $2 AND verified = $3 AND (channel = $4 OR ($1 = 'handle' AND verified))
+    ORDER BY (channel = $4) DESC LIMIT 1
+"""
+_ADD = """
+    INSERT INTO runtime.identities (id, person, channel, kind, value, verified, display_name, verified_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $6 THEN now() END) ON CONFLICT DO NOTHING RETURNING id
+"""
+_HANDLES = """
+    SELECT value FROM runtime.identities WHERE person = $1 AND kind = 'handle' AND verified
+    GROUP BY value ORDER BY max(last_used_at) DESC
+"""
+
+
+class Raced(Exception):
+    """Another call made the same person at the same moment: begin again."""
+
+
+def check_identity(identity: pb.Identity) -> None:
+    """Raises InvalidInput for an identity that no channel of ours gives."""
+    wrong = {}
+    if identity.channel not in CHANNELS:
+        wrong["channel"] = f"must be one of {', '.join(sorted(CHANNELS))}"
+    if identity.kind not in KINDS:
+        wrong["kind"] = f"must be one of {', '.join(sorted(KINDS))}"
+    if not 0 < len(identity.value) <= MAX_VALUE or not identity.value.isprintable():
+        wrong["value"] = f"must have 1 to {MAX_VALUE} printable characters"
+    if len(identity.display_name) > MAX_NAME:
+        wrong["display_name"] = f"must have at most {MAX_NAME} characters"
+    if wrong:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, "The identity is wrong.", fields=wrong)
+
+
+async def known(connection: asyncpg.Connection, identity: pb.Identity) -> Person | None:
+    """Who this is, if they were here before. The transaction names the identity."""
+    row = await connection.fetchrow(_FIND, identity.kind, identity.value, identity.verified, identity.channel)
+    return await _person(connection, row["person"], row["id"], row["display_name"]) if row else None
+
+
+async def met(connection: asyncpg.Connection, identity: pb.Identity, clock: Clock) -> Person:
+    """Who this is; somebody new is put down. The transaction names the identity. Raises Raced."""
+    row = await connection.fetchrow(_FIND, identity.kind, identity.value, identity.verified, identity.channel)
+    if row is not None and row["channel"] == identity.channel:
+        return await _person(connection, row["person"], row["id"], row["display_name"])
+    person = row["person"] if row is not None else fresh(clock)
+    await also_see(connection, people=[person])
+    if row is None:
+        await connection.execute(
+            "INSERT INTO runtime.users (id, display_name) VALUES ($1, $2)", person, identity.display_name
+        )
+    made = await connection.fetchval(
+        _ADD,
+        fresh(clock),
+        person,
+        identity.channel,
+        identity.kind,
+        identity.value,
+        identity.verified,
+        identity.display_name,
+    )
+    if made is None:
+        raise Raced
+    return await _person(connection, person, made, identity.display_name)
+
+
+async def _person(connection: asyncpg.Connection, person: UUID, identity: UUID, name: str) -> Person:
+    await also_see(connection, people=[person])
+    rows = await connection.fetch(_HANDLES, person)
+    return Person(person, identity, tuple(row["value"] for row in rows), name)
+
+
+class People:
+    """Codes that join identities."""
+
+    def __init__(self, pool: asyncpg.Pool, clock: Clock) -> None:
+        self._pool, self._clock = pool, clock
+
+    async def find(self, identity: pb.Identity) -> Person:
+        """Raises NotFound for somebody who never was here."""
+        check_identity(identity)
+        async with seeing(self._pool, identity=identity) as connection:
+            person = await known(connection, identity)
+        if person is None:
+            raise NotFound(Reason.NOT_FOUND, "This person has never written here.")
+        return person
+
+    async def meet(self, identity: pb.Identity) -> Person:
+        """Who this is; somebody new is put down."""
+        check_identity(identity)
+        try:
+            async with seeing(self._pool, identity=identity) as connection:
+                return await met(connection, identity, self._clock)
+        except Raced:
+            async with seeing(self._pool, identity=identity) as connection:
+                return await met(connection, identity, self._clock)
+
+    async def make_code(self, identity: pb.Identity) -> tuple[str, int]:
+        """A fresh code and when it expires, ms."""
+        _check_verified(identity)
+        code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
+        expires_ms = self._clock() + CODE_LIFE_MS
+        digest = hashlib.sha256(code.encode()).digest()
+        await self.meet(identity)
+        async with seeing(self._pool, identity=identity, code=digest) as connection:
+            person = await met(connection, identity, self._clock)
+            await connection.execute(
+                "INSERT INTO runtime.link_codes (sha256, person, expires_at)"
+                " VALUES ($1, $2, to_timestamp($3 / 1000.0))",
+                digest,
+                person.id,
+                expires_ms,
+            )
+        return code, expires_ms
+
+    async def link(self, identity: pb.Identity, code: str) -> list[str]:
+        """Join; gives the channels that the person now has. Raises NotFound, Refused."""
+        _check_verified(identity)
+        digest = hashlib.sha256(written(code).encode()).digest()
+        async with seeing(self._pool, identity=identity, code=digest) as connection:
+            row = await connection.fetchrow(
+                "UPDATE runtime.link_codes SET used_at = now() WHERE sha256 = $1 AND used_at IS NULL"
+                " AND expires_at > to_timestamp($2 / 1000.0) RETURNING person",
+                digest,
+                self._clock(),
+            )
+            if row is None:
+                raise NotFound(
+                    Reason.NOT_FOUND,
+                    "This code is not known, was used, or has expired.",
+                    hint="make another one: it is good for ten minutes",
+                )
+            joined = await met(connection, identity, self._clock)
+            if joined.id != row["person"]:
+                if joined.handles:
+                    raise Refused(
+                        Reason.PERMISSION_DENIED,
+                        f"This identity belongs to the owner of {joined.handles[0]}.",
+                        hint="unlink it there first",
+                    )
+                await _join(connection, joined.id, row["person"])
+            return await _channels(connection, row["person"])
+
+    async def unlink(self, identity: pb.Identity) -> None:
+        """Part an identity from its person. Raises NotFound, Refused for a handle."""
+        _check_verified(identity)
+        if identity.kind == HANDLE:
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                "A handle can't be parted from its owner.",
+                hint="unlink the other identity instead",
+            )
+        async with seeing(self._pool, identity=identity) as connection:
+            person = await known(connection, identity)
+            if person is None:
+                raise NotFound(Reason.NOT_FOUND, "This identity is linked to nobody.")
+            alone = fresh(self._clock)
+            await also_see(connection, people=[person.id, alone])
+            await connection.execute("INSERT INTO runtime.users (id) VALUES ($1)", alone)
+            await connection.execute(
+                "UPDATE runtime.identities SET person = $1 WHERE id = $2", alone, person.identity
+            )
+
+
+def written(code: str) -> str:
+    """A code as it is kept, however it was typed."""
+    return "".join(char for char in code.upper() if char in ALPHABET)
+
+
+async def _join(connection: asyncpg.Connection, gone: UUID, kept: UUID) -> None:
+    """Everything of `gone` becomes `kept`'s; two sessions at the same place become one."""
+    await also_see(connection, people=[gone, kept])
+    sessions = await connection.fetch(
+        "SELECT gone.id, gone.owner, kept.id AS into FROM runtime.sessions gone"
+        " LEFT JOIN runtime.sessions kept ON kept.person = $2 AND kept.status <> 'closed'"
+        " AND (kept.owner, kept.tenant, kept.binding) = (gone.owner, gone.tenant, gone.binding)"
+        " WHERE gone.person = $1 AND gone.status <> 'closed' FOR UPDATE OF gone",
+        gone,
+        kept,
+    )
+    await also_see(connection, owner=",".join(sorted({row["owner"] for row in sessions})))
+    for row in sessions:
+        if row["into"] is None:
+            await connection.execute("UPDATE runtime.sessions SET person = $1 WHERE id = $2", kept, row["id"])
+        else:
+            await connection.execute(
+                "UPDATE runtime.messages SET session = $1 WHERE session = $2", row["into"], row["id"]
+            )
+            await connection.execute(
+                "UPDATE runtime.sessions SET status = 'closed', merged_into = $2 WHERE id = $1",
+                row["id"],
+                row["into"],
+            )
+    await connection.execute("UPDATE runtime.turns SET person = $1 WHERE person = $2", kept, gone)
+    await connection.execute("UPDATE runtime.outbound SET person = $1 WHERE person = $2", kept, gone)
+    await connection.execute("UPDATE runtime.identities SET person = $1 WHERE person = $2", kept, gone)
+
+
+async def _channels(connection: asyncpg.Connection, person: UUID) -> list[str]:
+    await also_see(connection, people=[person])
+    rows: Sequence[asyncpg.Record] = await connection.fetch(
+        "SELECT channel FROM runtime.identities WHERE person = $1 GROUP BY channel"
+        " ORDER BY max(last_used_at) DESC, channel",
+        person,
+    )
+    return [row["channel"] for row in rows]
+
+
+def _check_verified(identity: pb.Identity) -> None:
+    check_identity(identity)
+    if not identity.verified:
+        raise Refused(
+            Reason.UNAUTHENTICATED,
+            "Only an identity that the channel has proved can be linked.",
+            hint="sign in first",
+        )

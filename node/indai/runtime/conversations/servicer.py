@@ -1,0 +1,252 @@
+"""`indai.v1.ConversationService` between the roles of one cell: the caller says who wrote, and has proved it.
+
+At the owner's port the sender is the authenticated owner (`indai.node.owner_conversation_service`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Container
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
+from indai.protocol.quoting import quoted
+from indai.runtime.bindings import Bindings
+from indai.runtime.conversations.doors import PERSONAL, PUBLIC_BINDING, Routed, choose
+from indai.runtime.conversations.handover import Handover
+from indai.runtime.conversations.hub import Hub
+from indai.runtime.conversations.intake import Intake, check_message
+from indai.runtime.conversations.outbound import Outbound
+from indai.runtime.conversations.people import ALPHABET, People, written
+from indai.runtime.conversations.reading import Reading, Sight
+from indai.runtime.conversations.runner import Ended, Runner, Think
+from indai.runtime.conversations.turns import TurnStore
+from indai.runtime.conversations.values import CHANNELS, HANDLE, Clock, Place, read_id
+from indai.v1 import conversation_pb2 as pb
+from indai.v1 import conversation_pb2_grpc
+
+KEEP_ALIVE_S: Final = 2.0
+_LINK: Final = re.compile(
+    rf"\s*(?:link|जोड़ो|jodo)\s*:?\s+([{ALPHABET}]{{4}}[ -]?[{ALPHABET}]{{4}})\s*[.!]?\s*", re.IGNORECASE
+)
+_EVERYTHING: Final = Sight()
+
+
+class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
+    """See the contract. `here`: handles that live on this node; `intents`: kinds that it serves."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        clock: Clock,
+        epoch: int,
+        bindings: Bindings,
+        here: Container[str],
+        think: Think,
+        ended: Ended,
+        intents: tuple[str, ...] = (),
+    ) -> None:
+        self._bindings, self._here, self._intents = bindings, here, intents
+        self._store, self._hub = TurnStore(pool, clock, epoch), Hub()
+        self._intake, self.people = Intake(pool, clock), People(pool, clock)
+        self.outbound = Outbound(pool, clock)
+        self._runner = Runner(pool, self._store, self._hub, think, ended)
+        self.reading = Reading(pool)
+        self._handover = Handover(pool, self.outbound, self._runner.stop_session)
+
+    async def start(self) -> None:
+        """Take over what an earlier node left half done."""
+        await self._runner.start()
+
+    async def close(self) -> None:
+        """Stop; what runs is taken over by the next start."""
+        await self._runner.close()
+
+    async def SendMessage(
+        self, request: pb.SendMessageRequest, context: Any
+    ) -> AsyncIterator[pb.SendMessageResponse]:
+        """See the contract."""
+        message = request.message
+        check_message(message)
+        routed = await self._routed(message)
+        note, trouble = await self._linked(message)
+
+        def place(person: Any) -> Place:
+            try:
+                return choose(message.handle, person.handles, self._here, routed)
+            except NotFound:
+                if trouble is not None:
+                    raise trouble from None
+                raise
+
+        taken = await self._intake.take(message, place, note)
+        channel = self._hub.join(taken.turn)
+        try:
+            yield pb.SendMessageResponse(event=taken.accepted)
+            after = 1
+            if taken.repeated:
+                person = await self.people.find(message.sender)
+                state, events = await self._store.events(taken.turn, [person.id], 1)
+                for event in events:
+                    yield pb.SendMessageResponse(event=event)
+                    after = event.seq
+                if state == "finished":
+                    return
+            self._runner.submit(taken.owner, taken.session)
+            async for told in channel.after(after, KEEP_ALIVE_S):
+                yield pb.SendMessageResponse(event=told)
+        finally:
+            self._hub.leave(taken.turn)
+
+    async def WatchTurn(
+        self, request: pb.WatchTurnRequest, context: Any
+    ) -> AsyncIterator[pb.WatchTurnResponse]:
+        """See the contract."""
+        turn = read_id(request.turn_id, "turn")
+        person = await self.people.find(request.sender)
+        channel = self._hub.join(turn)
+        try:
+            state, events = await self._store.events(turn, [person.id], request.after_seq)
+            after = request.after_seq
+            for event in events:
+                yield pb.WatchTurnResponse(event=event)
+                after = event.seq
+            if state == "finished":
+                return
+            async for told in channel.after(after, KEEP_ALIVE_S):
+                yield pb.WatchTurnResponse(event=told)
+        finally:
+            self._hub.leave(turn)
+
+    async def StopTurn(self, request: pb.StopTurnRequest, context: Any) -> pb.StopTurnResponse:
+        """See the contract."""
+        turn = read_id(request.turn_id, "turn")
+        person = await self.people.find(request.sender)
+        owner, _, state = await self._store.place_of(turn, [person.id])
+        stopped = state != "finished" and await self._runner.stop(owner, turn)
+        return pb.StopTurnResponse(stopped=stopped)
+
+    async def GetPublicProfile(
+        self, request: pb.GetPublicProfileRequest, context: Any
+    ) -> pb.GetPublicProfileResponse:
+        """See the contract."""
+        if request.handle not in self._here:
+            raise NotFound(Reason.NOT_FOUND, f"{quoted(request.handle)} has no agent here.")
+        found = await self._bindings.of(PERSONAL, PUBLIC_BINDING)
+        human = found.human
+        texts = human.greetings
+        wanted = (*request.languages, *human.languages)
+        language = next((each for each in wanted if each.partition("-")[0] in texts), "en")
+        return pb.GetPublicProfileResponse(
+            handle=request.handle,
+            display_name=human.name,
+            about=texts.get(language.partition("-")[0], human.identity),
+            languages=human.languages,
+            intents=self._intents,
+        )
+
+    async def ListSessions(self, request: pb.ListSessionsRequest, context: Any) -> pb.ListSessionsResponse:
+        """See the contract."""
+        return await self.reading.sessions(await self._sight(request), request)
+
+    async def ListSessionMessages(
+        self, request: pb.ListSessionMessagesRequest, context: Any
+    ) -> pb.ListSessionMessagesResponse:
+        """See the contract."""
+        session = read_id(request.session_id, "session")
+        return await self.reading.messages(await self._sight(request), session, request)
+
+    async def CreateLinkCode(
+        self, request: pb.CreateLinkCodeRequest, context: Any
+    ) -> pb.CreateLinkCodeResponse:
+        """See the contract."""
+        code, expires_ms = await self.people.make_code(request.identity)
+        made = pb.CreateLinkCodeResponse(code=code)
+        made.expire_time.FromMilliseconds(expires_ms)
+        return made
+
+    async def LinkIdentity(self, request: pb.LinkIdentityRequest, context: Any) -> pb.LinkIdentityResponse:
+        """See the contract."""
+        return pb.LinkIdentityResponse(channels=await self.people.link(request.identity, request.code))
+
+    async def UnlinkIdentity(
+        self, request: pb.UnlinkIdentityRequest, context: Any
+    ) -> pb.UnlinkIdentityResponse:
+        """See the contract."""
+        await self.people.unlink(request.identity)
+        return pb.UnlinkIdentityResponse()
+
+    async def TakeOverSession(
+        self, request: pb.TakeOverSessionRequest, context: Any
+    ) -> pb.TakeOverSessionResponse:
+        """See the contract."""
+        session = read_id(request.session_id, "session")
+        owner, _ = await self.reading.session(_EVERYTHING, session)
+        await self._handover.take(owner, session, request.by)
+        return pb.TakeOverSessionResponse(session=(await self.reading.session(_EVERYTHING, session))[1])
+
+    async def HandBackSession(
+        self, request: pb.HandBackSessionRequest, context: Any
+    ) -> pb.HandBackSessionResponse:
+        """See the contract."""
+        session = read_id(request.session_id, "session")
+        owner, _ = await self.reading.session(_EVERYTHING, session)
+        await self._handover.give_back(owner, session, request.by)
+        return pb.HandBackSessionResponse(session=(await self.reading.session(_EVERYTHING, session))[1])
+
+    async def SendAsHuman(self, request: pb.SendAsHumanRequest, context: Any) -> pb.SendAsHumanResponse:
+        """See the contract."""
+        session = read_id(request.session_id, "session")
+        owner, _ = await self.reading.session(_EVERYTHING, session)
+        return pb.SendAsHumanResponse(message=await self._handover.say(owner, request, session))
+
+    async def WatchOutbound(
+        self, request: pb.WatchOutboundRequest, context: Any
+    ) -> AsyncIterator[pb.WatchOutboundResponse]:
+        """See the contract."""
+        if unknown := set(request.channels) - CHANNELS:
+            raise InvalidInput(Reason.INVALID_ARGUMENT, f"There is no channel {quoted(sorted(unknown)[0])}.")
+        async for message in self.outbound.watch(request.channels):
+            yield pb.WatchOutboundResponse(message=message)
+
+    async def AcknowledgeOutbound(
+        self, request: pb.AcknowledgeOutboundRequest, context: Any
+    ) -> pb.AcknowledgeOutboundResponse:
+        """See the contract."""
+        await self.outbound.acknowledge(request, read_id(request.outbound_id, "message"))
+        return pb.AcknowledgeOutboundResponse()
+
+    async def _routed(self, message: pb.InboundMessage) -> Routed | None:
+        """The binding that the account, or the named host or handle, leads to."""
+        for key in dict.fromkeys((message.account, message.handle)):
+            found = await self._bindings.at(key, message.sender.value) if key else None
+            if found is not None:
+                tenant, slug, composed = found
+                binding = composed.binding
+                if not binding.active or message.sender.channel not in (*binding.channels, "cli", "a2a"):
+                    continue
+                keys = binding.routing_keys
+                handle = next((each for each in keys if each in self._here), "")
+                return Routed(tenant, slug, binding.door, handle)
+        return None
+
+    async def _linked(self, message: pb.InboundMessage) -> tuple[dict[str, str], IndaiError | None]:
+        """A code that is said joins its identity before anybody is asked whose agent answers: the shared
+        number does not know a new owner otherwise. What came of it is for the turn to say."""
+        match = _LINK.fullmatch(message.text)
+        if match is None or not message.sender.verified or message.sender.kind == HANDLE:
+            return {}, None
+        try:
+            channels = await self.people.link(message.sender, written(match[1]))
+        except IndaiError as error:
+            return {"link_failed": error.message}, error
+        return {"linked": ", ".join(channels)}, None
+
+    async def _sight(self, request: Any) -> Sight:
+        """Of the person that is named, or everything: the caller is of this cell."""
+        if not request.HasField("person"):
+            return _EVERYTHING
+        person: UUID = (await self.people.find(request.person)).id
+        return Sight(person=person)

@@ -1,0 +1,242 @@
+"""Turns in Postgres: one runs at a time for a session, and none is lost with the process that ran it.
+
+A turn is queued when its message is stored, claimed by the node of the highest epoch, and finished in the
+transaction that stores the answer. What a killed node left running has a lower epoch than the one that starts
+next, which takes it over. Every write of a running turn names its epoch, so a node that was replaced can't
+finish one any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+import asyncpg
+from indai.protocol.errors import Reason, Unavailable
+from indai.runtime.conversations.rows import seeing
+from indai.runtime.conversations.values import Breach, Clock, Place, Session, Thought, Turn, fresh, missing
+from indai.v1 import conversation_pb2 as pb
+
+_SHOWN: Final = 200
+
+# The session's lock makes two claims wait for each other; the unique index is what nothing gets around.
+_CLAIM = """
+    UPDATE runtime.turns SET state = 'running', worker = $2, attempts = attempts + 1
+    WHERE id = (SELECT id FROM runtime.turns WHERE session = $1 AND state = 'queued' ORDER BY place LIMIT 1)
+      AND NOT EXISTS (SELECT 1 FROM runtime.turns WHERE session = $1 AND state = 'running')
+    RETURNING id, owner, session, person, message, request, attempts, note
+"""
+# A claim that a power cut takes back is made again: it need not wait for the disk.
+_SESSION = """
+    SELECT *, set_config('synchronous_commit', 'off', true) FROM runtime.sessions WHERE id = $1 FOR UPDATE
+"""
+_EVENTS = """
+    WITH fast AS (SELECT set_config('synchronous_commit', 'off', true))
+    INSERT INTO runtime.turn_events (turn, seq, owner, event)
+    SELECT $1, given.seq, $2, given.event FROM unnest($3::int[], $4::bytea[]) AS given(seq, event), fast
+    WHERE EXISTS (SELECT 1 FROM runtime.turns WHERE id = $1 AND worker = $5 AND state = 'running')
+"""
+_LAST_EVENTS = """
+    INSERT INTO runtime.turn_events (turn, seq, owner, event)
+    SELECT $1, given.seq, $2, given.event FROM unnest($3::int[], $4::bytea[]) AS given(seq, event)
+"""
+_FINISH = """
+    UPDATE runtime.turns SET state = 'finished', ending = $3, reason = $4, stage_ms = $5, trace = $6,
+        cost_micros = $7, finished_at = now()
+    WHERE id = $1 AND worker = $2 AND state = 'running' RETURNING id
+"""
+_ANSWER = """
+    INSERT INTO runtime.messages (id, owner, session, segment, turn, outgoing, channel, text, body)
+    SELECT $1, $2, coalesce(merged_into, id), segment, $4, true, $5, $6, $7
+    FROM runtime.sessions WHERE id = $3
+"""
+_SETTLE = """
+    UPDATE runtime.sessions SET last_active_at = now(),
+        language = CASE WHEN $2 = '' THEN language ELSE $2 END,
+        last_text = CASE WHEN $3 = '' THEN last_text ELSE $3 END,
+        state = coalesce($4::jsonb, state),
+        status = CASE WHEN $5 AND status = 'active' THEN 'handed_off' ELSE status END
+    WHERE id = $1
+"""
+_BREACH = """
+    INSERT INTO runtime.guardrail_violations
+        (id, owner, session, turn, tenant, binding, tier, rule_id, severity, blocked, sentence)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+"""
+
+
+def session_of(row: asyncpg.Record) -> Session:
+    """A session from its row."""
+    place = Place(row["owner"], row["tenant"], row["binding"], row["handle"], row["door"])
+    return Session(
+        row["id"],
+        place,
+        row["person"],
+        row["scope_person"],
+        row["segment"],
+        row["status"],
+        row["channel"],
+        row["language"],
+        row["time_zone"],
+        json.loads(row["state"]),
+    )
+
+
+class TurnStore:
+    """`epoch`: of the node that works here; turns of lower ones are taken over."""
+
+    def __init__(self, pool: asyncpg.Pool, clock: Clock, epoch: int) -> None:
+        self._pool, self._clock, self._epoch = pool, clock, epoch
+
+    async def claim(self, owner: str, session: UUID) -> Turn | None:
+        """The next turn of a session, now running here; None when none waits or one runs."""
+        async with seeing(self._pool, [owner]) as connection:
+            row = await connection.fetchrow(_SESSION, session)
+            if row is None:
+                return None
+            turn = await connection.fetchrow(_CLAIM, session, self._epoch)
+            if turn is None:
+                return None
+            before = await connection.fetch(
+                "SELECT seq, event FROM runtime.turn_events WHERE turn = $1 ORDER BY seq", turn["id"]
+            )
+            handles = await connection.fetch(
+                "SELECT value FROM runtime.identities WHERE person = $1 AND kind = 'handle' AND verified"
+                " GROUP BY value ORDER BY max(last_used_at) DESC",
+                row["person"],
+            )
+        events = [pb.TurnEvent.FromString(each["event"]) for each in before]
+        return Turn(
+            turn["id"],
+            session_of(row),
+            turn["message"],
+            pb.InboundMessage.FromString(turn["request"]),
+            turn["attempts"],
+            tuple(each["value"] for each in handles),
+            tuple(each.sentence.text for each in events if each.HasField("sentence")),
+            (before[-1]["seq"] if before else 0) + 1,
+            json.loads(turn["note"]),
+        )
+
+    async def tell(self, turn: Turn, events: Sequence[pb.TurnEvent]) -> None:
+        """Store events of a running turn. They survive this process; a power cut may take the last half
+        second."""
+        seqs, raw = [each.seq for each in events], [each.SerializeToString() for each in events]
+        async with seeing(self._pool, [turn.owner]) as connection:
+            done = await connection.execute(_EVENTS, turn.id, turn.owner, seqs, raw, self._epoch)
+            if not done.endswith(f" {len(events)}"):
+                raise _taken_over()
+
+    async def finish(self, turn: Turn, thought: Thought, events: Sequence[pb.TurnEvent]) -> None:
+        """Store the answer, the working memory and the last events, at once."""
+        seqs, raw = [each.seq for each in events], [each.SerializeToString() for each in events]
+        reply, session, owner = thought.reply, turn.session, turn.owner
+        state = None if thought.state is None else json.dumps(thought.state, ensure_ascii=False)
+        async with seeing(self._pool, [owner]) as connection:
+            ended = await connection.fetchval(
+                _FINISH,
+                turn.id,
+                self._epoch,
+                thought.ending,
+                thought.reason,
+                json.dumps(dict(thought.stage_ms)),
+                json.dumps(dict(thought.trace), ensure_ascii=False),
+                thought.cost_micros,
+            )
+            if ended is None:
+                raise _taken_over()
+            if reply.text or reply.media or reply.choices:
+                await connection.execute(
+                    _ANSWER,
+                    fresh(self._clock),
+                    owner,
+                    session.id,
+                    turn.id,
+                    turn.request.sender.channel,
+                    reply.text,
+                    reply.SerializeToString(),
+                )
+            await connection.execute(
+                _SETTLE, session.id, thought.language, reply.text[:_SHOWN], state, thought.hand_over
+            )
+            for breach in thought.breaches:
+                await self._keep_breach(connection, turn, breach)
+            await connection.execute(_LAST_EVENTS, turn.id, owner, seqs, raw)
+
+    async def _keep_breach(self, connection: asyncpg.Connection, turn: Turn, breach: Breach) -> None:
+        place = turn.session.place
+        await connection.execute(
+            _BREACH,
+            fresh(self._clock),
+            place.owner,
+            turn.session.id,
+            turn.id,
+            place.tenant,
+            place.binding,
+            breach.tier,
+            breach.rule,
+            breach.severity,
+            breach.blocked,
+            breach.sentence[:2_000],
+        )
+
+    async def left_over(self, owners: Sequence[str]) -> list[tuple[str, UUID]]:
+        """Sessions with turns to run: those that an earlier node was running are queued again."""
+        async with seeing(self._pool, owners) as connection:
+            await connection.execute(
+                "UPDATE runtime.turns SET state = 'queued' WHERE state = 'running' AND worker < $1",
+                self._epoch,
+            )
+            rows = await connection.fetch(
+                "SELECT DISTINCT owner, session FROM runtime.turns WHERE state = 'queued'"
+            )
+        return [(row["owner"], row["session"]) for row in rows]
+
+    async def events(self, turn: UUID, people: Sequence[UUID], after: int) -> tuple[str, list[pb.TurnEvent]]:
+        """State and stored events of a turn of one of these people. Raises NotFound."""
+        async with seeing(self._pool, people=people) as connection:
+            row = await connection.fetchrow("SELECT owner, state FROM runtime.turns WHERE id = $1", turn)
+        if row is None:
+            raise missing("turn")
+        async with seeing(self._pool, [row["owner"]]) as connection:
+            rows = await connection.fetch(
+                "SELECT event FROM runtime.turn_events WHERE turn = $1 AND seq > $2 ORDER BY seq", turn, after
+            )
+        return row["state"], [pb.TurnEvent.FromString(each["event"]) for each in rows]
+
+    async def place_of(self, turn: UUID, people: Sequence[UUID]) -> tuple[str, UUID, str]:
+        """Owner, session and state of a turn of one of these people. Raises NotFound."""
+        async with seeing(self._pool, people=people) as connection:
+            row = await connection.fetchrow(
+                "SELECT owner, session, state FROM runtime.turns WHERE id = $1", turn
+            )
+        if row is None:
+            raise missing("turn")
+        return row["owner"], row["session"], row["state"]
+
+    async def drop_queued(self, owner: str, turn: UUID) -> bool:
+        """End a turn that has not begun; False when it has."""
+        async with seeing(self._pool, [owner]) as connection:
+            row = await connection.fetchrow(
+                "UPDATE runtime.turns SET state = 'finished', ending = 'stopped', finished_at = now()"
+                " WHERE id = $1 AND state = 'queued' RETURNING id",
+                turn,
+            )
+            if row is None:
+                return False
+            seq = await connection.fetchval(
+                "SELECT max(seq) + 1 FROM runtime.turn_events WHERE turn = $1", turn
+            )
+            event = pb.TurnEvent(turn_id=turn.hex, seq=seq, finished=pb.TurnFinished(stopped=True))
+            await connection.execute(_LAST_EVENTS, turn, owner, [seq], [event.SerializeToString()])
+        return True
+
+
+def _taken_over() -> Unavailable:
+    return Unavailable(
+        Reason.LOG_FENCED,
+        "Another node has taken this turn over.",
+        hint="two nodes run on one database; stop one of them",
+    )

@@ -1,0 +1,1 @@
+"""One turn, stage by stage: perceive, recall, classify, plan, execute, reflect, respond, update."""

@@ -1,0 +1,91 @@
+"""Execute: tools are called through the toolbox, shown while they run, and reflected for the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from indai.runtime.conversations.talk import Talk
+from indai.runtime.turn.reflect import completeness, is_untrusted, names_of, reflected
+from indai.runtime.turn.trace import Trace
+from indai.tools.values import Caller, Outcome, Status, Toolbox
+from indai.v1 import conversation_pb2 as pb
+from indai.v1 import llm_pb2
+
+
+@dataclass(slots=True)
+class Done:
+    """What tools did in this turn. `untrusted`: the model has read words of outsiders."""
+
+    outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
+    untrusted: bool = False
+    names: frozenset[str] = frozenset()
+
+    @property
+    def summary(self) -> str:
+        """All results for the prompt's section of tools."""
+        return "\n\n".join(reflected(outcome) for _, outcome in self.outcomes)
+
+
+class Executor:
+    """Runs the calls of one turn. `names`: tools that the binding has."""
+
+    def __init__(
+        self, toolbox: Toolbox, caller: Caller, names: Sequence[str], talk: Talk, trace: Trace
+    ) -> None:
+        self._toolbox, self._names, self._talk, self._trace = toolbox, names, talk, trace
+        self._caller = caller
+        self.done = Done()
+
+    async def run(self, call: llm_pb2.ToolCall) -> tuple[Outcome, str]:
+        """One call that has been checked; its outcome, and what the model reads of it."""
+        arguments: Mapping[str, Any] = json.loads(call.arguments_json or "{}")
+        caller = self._caller
+        self._talk.tool(pb.TurnTool(name=call.name, words=_plain(call.name)))
+
+        async def progress(words: str) -> None:
+            self._talk.tool(pb.TurnTool(name=call.name, words=words[:500]))
+
+        with self._trace.stage("execute"):
+            outcome = await self._toolbox.call(caller, self._names, call.name, arguments, progress)
+        self._show(call.name, outcome)
+        with self._trace.stage("reflect"):
+            text = reflected(outcome)
+            self.done.outcomes.append((call.name, outcome))
+            self.done.untrusted |= is_untrusted(outcome)
+            self.done.names |= names_of(outcome)
+        return outcome, text
+
+    def _show(self, name: str, outcome: Outcome) -> None:
+        failed = outcome.status is Status.FAILED
+        self._talk.tool(
+            pb.TurnTool(
+                name=name,
+                words=outcome.words or _plain(name),
+                done=True,
+                failed=failed,
+                thread_id=outcome.thread,
+            )
+        )
+        if outcome.approval is not None:
+            asked = pb.TurnApproval(code=outcome.approval.code, terms=outcome.approval.terms)
+            asked.expire_time.FromMilliseconds(outcome.approval.expires_at_ms)
+            self._talk.approval(asked)
+
+    def noted(self) -> list[dict[str, str]]:
+        """What was run, for the trace: no arguments, no results."""
+        return [
+            {
+                "tool": name,
+                "status": outcome.status.value,
+                "code": outcome.code,
+                "answers": completeness(outcome),
+            }
+            for name, outcome in self.done.outcomes
+        ]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ")

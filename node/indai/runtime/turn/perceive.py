@@ -1,0 +1,150 @@
+"""Perceive: what came, before anybody thinks about it. Pure, by pattern; `signals.yaml` has the words.
+
+The text is brought into one form (NFC, no control characters); language is read from the script, from words
+of romanised Hindi, or stays the one of the conversation; mood and small talk are patterns.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import yaml
+from indai.v1 import conversation_pb2 as pb
+
+MAX_READ: Final = 20_000
+"""Characters that are read; more is answered with a request for less."""
+_SIMPLE_WORDS: Final = 3
+_CURT_WORDS: Final = 2
+_DECISION: Final = re.compile(
+    r"\s*(?P<word>yes|y|ok|approve|haan|han|हाँ|हां|no|n|decline|nahi|nahin|नहीं)[\s:]+"
+    r"(?P<code>[A-Za-z0-9]{4,12})\s*[.!]?\s*",
+    re.IGNORECASE,
+)
+_YES: Final = frozenset({"yes", "y", "ok", "approve", "haan", "han", "हाँ", "हां"})
+_UNLINK: Final = re.compile(r"\s*(?:unlink|अलग करो)\s*[.!]?\s*", re.IGNORECASE)
+_SCRIPTS: Final = (
+    ("DEVANAGARI", "hi"),
+    ("TAMIL", "ta"),
+    ("TELUGU", "te"),
+    ("KANNADA", "kn"),
+    ("MALAYALAM", "ml"),
+    ("BENGALI", "bn"),
+    ("GUJARATI", "gu"),
+    ("GURMUKHI", "pa"),
+    ("ORIYA", "or"),
+    ("ARABIC", "ur"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The owner's word on something that waits for it."""
+
+    code: str
+    approve: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Perceived:
+    """A message as the other stages see it. `talk`: greet, thank, feedback or complaint, where nothing else
+    was said. `simple`: not worth looking anything up for. `mood`: plain, curt, stressed or joking."""
+
+    text: str
+    language: str
+    mood: str = "plain"
+    talk: str = ""
+    simple: bool = False
+    decision: Decision | None = None
+    unlink: bool = False
+    modality: str = "text"
+
+
+def perceive(message: pb.InboundMessage, language: str = "") -> Perceived:
+    """`language` is that of the conversation so far."""
+    spoken = " ".join(each.transcript for each in message.media if each.transcript)
+    text = normal(message.choice or message.text or spoken)
+    found = _language(text, message.language or language)
+    decision = _DECISION.fullmatch(text)
+    words = text.split()
+    talk = _talk(text)
+    return Perceived(
+        text=text,
+        language=found,
+        mood=_mood(text, words),
+        talk=talk,
+        simple=bool(talk) or len(words) < _SIMPLE_WORDS,
+        decision=Decision(decision["code"], decision["word"].lower() in _YES) if decision else None,
+        unlink=_UNLINK.fullmatch(text) is not None,
+        modality=message.media[0].kind if message.media and not message.text else "text",
+    )
+
+
+def normal(text: str) -> str:
+    """One form for each character; no control characters but line feeds."""
+    composed = unicodedata.normalize("NFC", text)
+    return "".join(
+        char for char in composed if char == "\n" or unicodedata.category(char) not in ("Cc", "Cs")
+    ).strip()
+
+
+def _language(text: str, known: str) -> str:
+    counts: dict[str, int] = {}
+    for char in text[:2_000]:
+        if char.isalpha() and not char.isascii():
+            name = unicodedata.name(char, "")
+            for script, language in _SCRIPTS:
+                if name.startswith(script):
+                    counts[language] = counts.get(language, 0) + 1
+                    break
+    if counts:
+        return max(counts, key=lambda each: counts[each])
+    words = re.findall(r"[a-z']+", text.lower())
+    if not words:
+        return known or "en"
+    hindi = sum(word in _signals()["romanised_hindi"] for word in words)
+    if hindi >= max(1, len(words) // 4):
+        return "hi-Latn"
+    # A short reply says little about its language: it inherits the conversation's.
+    return known if known and len(words) <= _SIMPLE_WORDS else "en"
+
+
+def _mood(text: str, words: list[str]) -> str:
+    lowered = text.lower()
+    letters = [char for char in text if char.isalpha() and char.isascii()]
+    shouting = len(letters) > 8 and sum(char.isupper() for char in letters) > 0.8 * len(letters)
+    if shouting or "!!" in text or _pattern("stressed").search(lowered):
+        return "stressed"
+    if _pattern("joking").search(lowered):
+        return "joking"
+    return "curt" if 0 < len(words) <= _CURT_WORDS else "plain"
+
+
+def _talk(text: str) -> str:
+    """Small talk that fills the whole message, or feedback that opens it."""
+    lowered = text.lower().strip(" .!?।,…🙏")
+    for name in ("greet", "thank"):
+        if _pattern(name).fullmatch(lowered):
+            return name
+    if "?" not in text and len(text) < 300:
+        for name in ("complaint", "feedback"):
+            if _pattern(name).search(lowered):
+                return name
+    return ""
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    lines = [line for texts in _signals()[name].values() for line in texts]
+    return re.compile("|".join(f"(?:{line})" for line in lines))
+
+
+@cache
+def _signals() -> Mapping[str, Any]:
+    data = yaml.safe_load(resources.files(__package__).joinpath("signals.yaml").read_text("utf-8"))
+    return {**data, "romanised_hindi": frozenset(data["romanised_hindi"].split())}

@@ -1,0 +1,279 @@
+"""A turn from the message to the answer, stage by stage, each timed in the trace.
+
+    perceive → recall → classify → plan → (execute → reflect)* → respond → update
+
+What no model needs to be asked is answered without one. Everything is stored by the runner, with the answer,
+before the end is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import asyncpg
+from indai.runtime.bindings import Bindings
+from indai.runtime.composed import Composed
+from indai.runtime.conversations.people import People
+from indai.runtime.conversations.talk import Talk
+from indai.runtime.conversations.values import Clock, Session, Thought, Turn
+from indai.runtime.guardrails import Facts
+from indai.runtime.prompt import Dynamic
+from indai.runtime.turn import supervisor, working
+from indai.runtime.turn.execute import Executor
+from indai.runtime.turn.history import history
+from indai.runtime.turn.perceive import MAX_READ, Perceived, perceive
+from indai.runtime.turn.recall import Recalled, recall
+from indai.runtime.turn.release import Release
+from indai.runtime.turn.respond import Responder, Spoken
+from indai.runtime.turn.state import Answer, Context
+from indai.runtime.turn.trace import Trace
+from indai.runtime.words import say
+from indai.tools.values import Caller, Outcome, Toolbox
+from indai.v1 import conversation_pb2 as pb
+
+if TYPE_CHECKING:
+    from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
+    from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
+
+USUAL_ZONE: Final = "Asia/Kolkata"
+DAY_MS: Final = 86_400_000
+
+ZoneOf = Callable[[str], str]
+"""The time zone of an owner who lives here; empty for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a pipeline works with."""
+
+    pool: asyncpg.Pool
+    clock: Clock
+    bindings: Bindings
+    people: People
+    toolbox: Toolbox
+    zone_of: ZoneOf
+    llm: LlmServiceAsyncStub | None = None
+    memory: MemoryServiceAsyncStub | None = None
+
+
+class Pipeline:
+    """See the module; `think` is what the runner runs."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._responder = Responder(around.llm)
+        self._specialists: Mapping[str, supervisor.Specialist] = {
+            "greet": supervisor.greet,
+            "thank": supervisor.thank,
+            "feedback": supervisor.feedback,
+        }
+
+    async def think(self, turn: Turn, talk: Talk) -> Thought:
+        """One turn."""
+        trace = Trace(talk.stage)
+        with trace.part("tier_resolve"):
+            place = turn.session.place
+            composed = await self._around.bindings.of(place.tenant, place.binding, str(turn.session.person))
+        with trace.stage("perceive"):
+            perceived = perceive(turn.request, turn.session.language)
+            context = self._context(turn, composed, perceived)
+            release = self._release(context, talk)
+        if (words := await self._ours(context)) is not None:
+            release.say(words)
+            return self._ended(context, release, trace, Spoken(release.end()), {})
+        return await self._answered(context, talk, release, trace)
+
+    async def _answered(self, context: Context, talk: Talk, release: Release, trace: Trace) -> Thought:
+        with trace.stage("classify"):
+            route = supervisor.route(context)
+            trace.note(route=route.name, why=route.why, mood=context.perceived.mood)
+        caller = context.caller
+        executor = Executor(self._around.toolbox, caller, context.composed.tools, talk, trace)
+        if route.name == "decision":
+            words = await self._decided(context, executor)
+            release.say(words)
+            return self._ended(context, release, trace, Spoken(words), {})
+        if route.name in self._specialists:
+            answer = await supervisor.consult(self._specialists[route.name], context)
+            release.say(answer.text)
+            return self._ended(context, release, trace, Spoken(release.end()), {}, answer)
+        with trace.stage("recall"):
+            context = await self._recalled(context, trace)
+        failures: dict[str, int] = dict(context.working.get("failures", {}))
+        spoken = await self._responder.respond(context, executor, release, trace, failures)
+        if not release.sentences:
+            release.say(say("no_answer", context.perceived.language))
+            spoken.text = release.end()
+        trace.note(
+            tools=executor.noted(),
+            models=spoken.models,
+            problems=spoken.problems,
+            untrusted=executor.done.untrusted,
+        )
+        changes: dict[str, tuple[Any, int]] = {"failures": (failures or None, DAY_MS)}
+        if executor.done.outcomes:
+            changes["result"] = (executor.done.summary[:2_000], working.HOUR_MS)
+        return self._ended(context, release, trace, spoken, changes)
+
+    def _context(self, turn: Turn, composed: Composed, perceived: Perceived) -> Context:
+        session, now_ms = turn.session, self._around.clock()
+        place, channel = session.place, turn.request.sender.channel
+        caller = Caller(
+            tenant=place.tenant,
+            binding=place.binding,
+            owner=place.handle,
+            session=session.id.hex,
+            person=person_of(turn),
+            door=place.door,
+            channel=channel,
+            verified=turn.request.sender.verified,
+            language=perceived.language,
+            time_zone=self._zone(turn, session),
+            now_ms=now_ms,
+            turn=turn.id.hex,
+        )
+        return Context(
+            turn,
+            composed,
+            caller,
+            self._around.toolbox.offered(composed.tools, place.door, channel),
+            perceived,
+            working.alive(session.state, now_ms),
+        )
+
+    def _zone(self, turn: Turn, session: Session) -> str:
+        """The person's, or the owner's, or the usual one."""
+        own = self._around.zone_of(session.place.handle) if session.place.door == "private" else ""
+        for name in (turn.request.time_zone, session.time_zone, own):
+            try:
+                if name:
+                    return ZoneInfo(name).key
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                continue
+        return USUAL_ZONE
+
+    def _release(self, context: Context, talk: Talk) -> Release:
+        facts = Facts(
+            turns_since_price=context.working.get("price_turns"),
+            said=context.perceived.text,
+            languages=context.composed.human.languages,
+        )
+        return Release(context.composed, facts, context.perceived.language, talk.sentence)
+
+    async def _ours(self, context: Context) -> str | None:
+        """Words for what is no question for an agent; None for everything else."""
+        perceived, note, language = context.perceived, context.turn.note, context.perceived.language
+        if "linked" in note:
+            return say("linked", language, channels=note["linked"])
+        if "link_failed" in note:
+            return note["link_failed"]
+        if perceived.unlink and context.turn.request.sender.kind != "handle":
+            await self._around.people.unlink(context.turn.request.sender)
+            return say("unlinked", language)
+        if not perceived.text:
+            return say("unreadable" if context.turn.request.media else "empty", language)
+        if len(perceived.text) > MAX_READ:
+            count = f"{len(perceived.text):,}"
+            return say("too_long", language, count=count, limit=f"{MAX_READ:,}")
+        return None
+
+    async def _decided(self, context: Context, executor: Executor) -> str:
+        """The owner's word on something that waits for it."""
+        decision = context.perceived.decision
+        assert decision is not None  # noqa: S101 - the route says so
+        if not is_owner(context.turn):
+            return say("not_yours", context.perceived.language)
+        outcome: Outcome = await self._around.toolbox.answer(
+            context.caller, decision.code, approve=decision.approve
+        )
+        return outcome.words or say("no_answer", context.perceived.language)
+
+    async def _recalled(self, context: Context, trace: Trace) -> Context:
+        turn, composed = context.turn, context.composed
+        looked_up = Recalled()
+        if context.perceived.simple:
+            said = await history(self._around.pool, turn)
+        else:
+            said, looked_up = await asyncio.gather(
+                history(self._around.pool, turn),
+                recall(self._around.memory, turn, composed, context.perceived.text),
+            )
+        trace.note(recalled=len(looked_up.hits) + len(looked_up.facts), missing=list(looked_up.notes))
+        moods = context.working.get("moods", [])
+        dynamic = Dynamic(
+            profile=_profile(turn),
+            working=working.words(context.working),
+            guidance=working.guidance(context.perceived.mood, moods, context.working.get("price_turns")),
+            facts=looked_up.facts,
+            recall=looked_up.hits,
+            graph=looked_up.graph,
+            opinions=looked_up.opinions,
+        )
+        return replace(context, history=said, dynamic=dynamic)
+
+    def _ended(
+        self,
+        context: Context,
+        release: Release,
+        trace: Trace,
+        spoken: Spoken,
+        changes: Mapping[str, tuple[Any, int]],
+        answer: Answer | None = None,
+    ) -> Thought:
+        perceived = context.perceived
+        with trace.stage("update"):
+            price = context.working.get("price_turns")
+            counted = 0 if release.tells_price else None if price is None else price + 1
+            state = working.kept(
+                context.turn.session.state,
+                self._around.clock(),
+                {
+                    "moods": (working.moods(context.working.get("moods", []), perceived.mood), DAY_MS),
+                    "price_turns": (counted, DAY_MS),
+                    **changes,
+                },
+            )
+        if answer is not None and answer.tags:
+            trace.note(tags=list(answer.tags))
+        reply = pb.Reply(text=spoken.text, language=perceived.language)
+        if answer is not None:
+            reply.choices.extend(pb.Choice(id=each, title=title) for each, title in answer.choices)
+        return Thought(
+            reply,
+            ending=spoken.ending,
+            reason=spoken.reason,
+            language=perceived.language,
+            state=state,
+            stage_ms=trace.close(),
+            trace=trace.found,
+            breaches=tuple(release.breaches),
+            cost_micros=spoken.cost_micros,
+        )
+
+
+def is_owner(turn: Turn) -> bool:
+    """Whether the agent's own, verified owner speaks."""
+    place = turn.session.place
+    return place.door == "private" and turn.request.sender.verified and place.handle in turn.handles
+
+
+def person_of(turn: Turn) -> str:
+    """Who talks, as tools know them: the owner, a proved handle, or the person's id."""
+    if is_owner(turn):
+        return turn.session.place.handle
+    if turn.request.sender.verified and turn.handles:
+        return turn.handles[0]
+    return turn.session.person.hex
+
+
+def _profile(turn: Turn) -> str:
+    """Who the person is; a name they gave is data."""
+    name = turn.request.sender.display_name
+    known = "the agent's own owner" if is_owner(turn) else "a visitor"
+    proved = f", proved to be {turn.handles[0]}" if turn.handles and not is_owner(turn) else ""
+    called = f"; calls themselves {name!r}" if name else ""
+    return f"This is {known}{proved}{called}."

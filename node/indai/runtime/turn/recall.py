@@ -1,0 +1,148 @@
+"""Recall: what bears on the message, from memory, through the door at which the person stands.
+
+Memory that is away is left out and noted: an agent without memories still answers. What anybody but the owner
+said is marked, so that the prompt quotes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
+
+from indai.protocol.errors import IndaiError
+from indai.runtime.composed import Composed
+from indai.runtime.conversations.values import Turn
+from indai.runtime.prompt import MAX_FACTS, MAX_GRAPH, Scored
+from indai.runtime.tiers import Binding
+from indai.v1 import memory_pb2 as pb
+
+if TYPE_CHECKING:
+    from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
+
+TIMEOUT_S: Final = 1.5
+_MAX_QUERY: Final = 4_000
+_MAX_OPINIONS: Final = 5
+_LIGHT: Final = 2  # hits of an agent with light memory
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What was found. `notes`: why something is missing."""
+
+    hits: tuple[Scored, ...] = ()
+    facts: tuple[Scored, ...] = ()
+    graph: tuple[str, ...] = ()
+    opinions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether words of outsiders are among it."""
+        return any(each.outsider for each in (*self.hits, *self.facts))
+
+    def trusted(self) -> Recalled:
+        """Without the words of outsiders."""
+        return Recalled(
+            tuple(each for each in self.hits if not each.outsider),
+            tuple(each for each in self.facts if not each.outsider),
+            self.graph,
+            self.opinions,
+            self.notes,
+        )
+
+
+def access(turn: Turn, composed: Composed) -> pb.Access:
+    """The door of memory for a turn: made from what is verified, so a visitor can't name a private scope."""
+    place = turn.session.place
+    peer = turn.handles[0] if turn.handles and turn.request.sender.verified else ""
+    return door_of(place.door, place.owner, peer, turn.session.scope_person, composed.binding, place.binding)
+
+
+def door_of(door: str, owner: str, peer: str, person: UUID, binding: Binding, slug: str) -> pb.Access:
+    """The same from its parts. `peer`: the visitor's proved handle, or empty."""
+    if door == "private":
+        return pb.Access(tenant=owner, door=pb.DOOR_PRIVATE)
+    if door == "public":
+        return pb.Access(tenant=owner, door=pb.DOOR_PUBLIC, peer=peer)
+    return pb.Access(
+        tenant=owner,
+        door=pb.DOOR_DISTRIBUTION,
+        person=person.hex,
+        binding=slug,
+        team=binding.team,
+        human=binding.human,
+    )
+
+
+async def recall(
+    memory: MemoryServiceAsyncStub | None, turn: Turn, composed: Composed, query: str
+) -> Recalled:
+    """What memory has for a question; nothing where there is no memory."""
+    limit = composed.agent.recall_limit
+    if composed.agent.memory == "light":
+        limit = min(limit, _LIGHT)
+    if composed.team.memory_depth is not None:
+        limit = min(limit, composed.team.memory_depth)
+    if memory is None or not limit or not query:
+        return Recalled()
+    door, notes = access(turn, composed), []
+    asked = pb.RecallRequest(access=door, query=query[:_MAX_QUERY], limit=limit)
+
+    async def attempt(name: str, call: Awaitable[T]) -> T | None:
+        try:
+            return await call
+        except IndaiError as error:
+            notes.append(f"{name}: {error.reason.name}")
+            return None
+
+    found, facts, opinions, graph = await asyncio.gather(
+        attempt("recall", memory.Recall(asked, timeout=TIMEOUT_S)),
+        attempt(
+            "facts",
+            memory.ListFacts(pb.ListFactsRequest(access=door, page_size=MAX_FACTS), timeout=TIMEOUT_S),
+        ),
+        attempt("opinions", memory.ListOpinions(pb.ListOpinionsRequest(access=door), timeout=TIMEOUT_S)),
+        attempt(
+            "relations",
+            memory.ListRelations(
+                pb.ListRelationsRequest(access=door, page_size=MAX_GRAPH), timeout=TIMEOUT_S
+            ),
+        ),
+    )
+    return Recalled(
+        hits=tuple(_hit(each) for each in found.hits) if found else (),
+        facts=tuple(_fact(each) for each in facts.facts) if facts else (),
+        graph=tuple(_edge(each) for each in graph.relations if _own(each)) if graph else (),
+        opinions=tuple(f"{each.topic}: {each.stance}" for each in opinions.opinions[:_MAX_OPINIONS])
+        if opinions
+        else (),
+        notes=tuple(notes),
+    )
+
+
+def _hit(hit: pb.Hit) -> Scored:
+    who = f"{hit.speaker}: " if hit.speaker else ""
+    when = hit.said_time.ToDatetime().strftime("%d %b %Y") if hit.HasField("said_time") else ""
+    text = f"{who}{hit.text}" + (f" ({when})" if when else "")
+    return Scored(text, hit.score, hit.trust != pb.TRUST_OWNER)
+
+
+def _own(edge: pb.Relation) -> bool:
+    """An edge says not whose word it is; what lies in a relationship may be the other side's."""
+    return edge.scope.kind != pb.SCOPE_KIND_RELATIONSHIP
+
+
+def _edge(edge: pb.Relation) -> str:
+    return f"{edge.subject} {edge.predicate} {edge.object}"
+
+
+def _fact(fact: pb.Fact) -> Scored:
+    value = json.loads(fact.value_json)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Scored(f"{fact.key}: {text}", fact.confidence, fact.trust != pb.TRUST_OWNER)
