@@ -33,6 +33,7 @@ from indai.node.calendar_service import CalendarServicer
 from indai.node.clock import DatabaseClock
 from indai.node.commerce import Commerce
 from indai.node.context import Context
+from indai.node.conversation_role import ConversationPlan, Conversations, conversations
 from indai.node.desk_role import desk_service
 from indai.node.edge_role import Desk
 from indai.node.effects import Effects
@@ -46,6 +47,7 @@ from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.meet import Meetings
+from indai.node.kinds.money import spoken
 from indai.node.kinds.served import INTENTS, by_kind
 from indai.node.meet_settings import Tastes
 from indai.node.memory_feed import MemoryFeed
@@ -71,6 +73,9 @@ from indai.runtime.bindings import Bindings
 from indai.runtime.tier_service import TierServicer
 from indai.runtime.tierstore import TierStore
 from indai.tlog.append import take_over
+from indai.tools.approvals import Approvals
+from indai.tools.store import CallStore
+from indai.tools.toolbox import NodeToolbox
 from indai.v1 import (
     calendar_pb2_grpc,
     group_pb2_grpc,
@@ -141,6 +146,7 @@ class NodeRole:
     owner_of_token: auth.FindOwner
     desk: Desk
     routes: Sequence[web.RouteDef]
+    conversations: Conversations
 
 
 @contextlib.asynccontextmanager
@@ -259,6 +265,23 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         )
         secret = Secrets(plan.data, plan.keystore, os.environ)
         trade, routes = await commerce.serve(stack, store, agents, engine, secret, clock)
+        talks = await stack.enter_async_context(
+            conversations(
+                ConversationPlan(
+                    plan.pool,
+                    clock,
+                    writer.epoch,
+                    tiers,
+                    bindings,
+                    agents,
+                    lambda handle: agents.get(handle).zone.key if handle in agents else "",
+                    INTENTS,
+                    NodeToolbox((), CallStore(plan.pool), Approvals(plan.pool), clock, spoken),
+                    near.llm,
+                    near.memory,
+                )
+            )
+        )
         yield NodeRole(
             peer,
             (
@@ -292,6 +315,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 *exchange.services(engine, querier, ledger.origin),
                 *_llm_services(plan.neighbours.llm, agents, operators),
                 *_memory(plan.neighbours.memory, agents),
+                talks.at_the_owners_port(auth.either(auth.owners(agents.owner_of_token), operators)),
             ),
             store.fenced,
             agents.owner_of_token,
@@ -312,6 +336,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 agents.owner_of_token,
             ),
             routes,
+            talks,
         )
 
 

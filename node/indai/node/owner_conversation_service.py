@@ -1,7 +1,7 @@
 """`ConversationService` at the owner's port: the caller's token says who writes, whatever the request says.
 
-An owner talks as themselves, sees their own sessions and those that others have with their agent, and may take
-the latter over. The operator sees all sessions and answers in none of the owners' names.
+An owner talks as themselves, sees their own sessions and those that others have with their agent, and may
+take the latter over. The operator sees all sessions and answers in none of the owners' names.
 """
 
 from __future__ import annotations

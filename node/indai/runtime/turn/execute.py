@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from indai.runtime.conversations.talk import Talk
 from indai.runtime.turn.reflect import completeness, is_untrusted, names_of, reflected
 from indai.runtime.turn.trace import Trace
-from indai.tools.values import Caller, Outcome, Status, Toolbox
+from indai.tools.values import Caller, Outcome, Status, Toolbox, Touch
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import llm_pb2
 
@@ -39,10 +39,17 @@ class Executor:
         self._caller = caller
         self.done = Done()
 
+    def read(self, caller: Caller) -> None:
+        """The model has read more by now: what it wishes is weighed with that."""
+        self._caller = caller
+
     async def run(self, call: llm_pb2.ToolCall) -> tuple[Outcome, str]:
         """One call that has been checked; its outcome, and what the model reads of it."""
         arguments: Mapping[str, Any] = json.loads(call.arguments_json or "{}")
         caller = self._caller
+        if self.done.untrusted:
+            # What an outsider wrote may have wished this call: the toolbox weighs that.
+            caller = replace(caller, context=caller.context | {Touch.UNTRUSTED})
         self._talk.tool(pb.TurnTool(name=call.name, words=_plain(call.name)))
 
         async def progress(words: str) -> None:

@@ -23,7 +23,8 @@ _SIMPLE_WORDS: Final = 3
 _CURT_WORDS: Final = 2
 _DECISION: Final = re.compile(
     r"\s*(?P<word>yes|y|ok|approve|haan|han|हाँ|हां|no|n|decline|nahi|nahin|नहीं)[\s:]+"
-    r"(?P<code>[A-Za-z0-9]{4,12})\s*[.!]?\s*",
+    # A tool's question has letters without look-alikes, a negotiation's is hexadecimal: no word is either.
+    r"(?P<code>[ghjkmnpqrstuvwxyz]{8}|(?=[a-f]*[0-9])[0-9a-f]{4,8})\s*[.!]?\s*",
     re.IGNORECASE,
 )
 _YES: Final = frozenset({"yes", "y", "ok", "approve", "haan", "han", "हाँ", "हां"})

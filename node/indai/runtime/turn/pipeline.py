@@ -32,7 +32,7 @@ from indai.runtime.turn.respond import Responder, Spoken
 from indai.runtime.turn.state import Answer, Context
 from indai.runtime.turn.trace import Trace
 from indai.runtime.words import say
-from indai.tools.values import Caller, Outcome, Toolbox
+from indai.tools.values import Caller, Outcome, Toolbox, Touch
 from indai.v1 import conversation_pb2 as pb
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ class Pipeline:
         with trace.stage("classify"):
             route = supervisor.route(context)
             trace.note(route=route.name, why=route.why, mood=context.perceived.mood)
-        caller = context.caller
-        executor = Executor(self._around.toolbox, caller, context.composed.tools, talk, trace)
+        executor = Executor(self._around.toolbox, context.caller, context.composed.tools, talk, trace)
         if route.name == "decision":
             words = await self._decided(context, executor)
             release.say(words)
@@ -103,6 +102,7 @@ class Pipeline:
             return self._ended(context, release, trace, Spoken(release.end()), {}, answer)
         with trace.stage("recall"):
             context = await self._recalled(context, trace)
+            executor.read(context.caller)
         failures: dict[str, int] = dict(context.working.get("failures", {}))
         spoken = await self._responder.respond(context, executor, release, trace, failures)
         if not release.sentences:
@@ -135,6 +135,10 @@ class Pipeline:
             time_zone=self._zone(turn, session),
             now_ms=now_ms,
             turn=turn.id.hex,
+            autonomy=composed.agent.autonomy,
+            approvals=frozenset(composed.agent.approval_tools),
+            # The owner's own conversation is private from its first word.
+            context=frozenset({Touch.PRIVATE}) if place.door == "private" else frozenset({Touch.UNTRUSTED}),
         )
         return Context(
             turn,
@@ -213,7 +217,10 @@ class Pipeline:
             graph=looked_up.graph,
             opinions=looked_up.opinions,
         )
-        return replace(context, history=said, dynamic=dynamic)
+        caller = context.caller
+        if looked_up.untrusted:
+            caller = replace(caller, context=caller.context | {Touch.UNTRUSTED})
+        return replace(context, history=said, dynamic=dynamic, caller=caller)
 
     def _ended(
         self,
