@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indai.node.calendar.period import Period, fit_period, parse_period
 from indai.protocol.errors import InvalidInput
+from indai.tools.period import Period, fit_period, parse_period
 
 KOLKATA = ZoneInfo("Asia/Kolkata")
 WORDS = ["today", "tomorrow", "this week", "next week", "within 3 days", "within 2 weeks"]

@@ -14,8 +14,8 @@ from indai.cli.money import money
 from indai.cli.output import emit, note
 from indai.cli.session import now_ms, owner_session
 from indai.cli.words import length, thread_json
-from indai.node.calendar.period import parse_period
 from indai.protocol.handles import Handle
+from indai.tools.period import parse_period
 from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
 
 

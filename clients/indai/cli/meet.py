@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import click
@@ -14,14 +13,12 @@ from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit, note
 from indai.cli.session import Owner, now_ms, owner_session
 from indai.cli.words import length, milliseconds, span, stamp, state, thread_json
-from indai.node.calendar.period import Period, fit_period, parse_period
 from indai.protocol.group.algorithms import ALGORITHMS, DEFAULT
 from indai.protocol.handles import Handle
+from indai.tools.period import Period
+from indai.tools.when import fit
 from indai.v1 import group_pb2, owner_pb2
 
-MINUTE_MS = 60_000
-DAY_MS = 86_400_000
-WORK = (9, 18)  # hours of a weekday in which "this week" has room; what is allowed, the policies say
 WAIT_S = 60.0
 RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
 
@@ -149,30 +146,6 @@ async def follow(owner: Owner, thread: owner_pb2.Thread, wait_s: float = WAIT_S)
     except TimeoutError:
         note("  still going on; look later")
     return seen
-
-
-def fit(words: str, minutes: int, now: int, zone: ZoneInfo) -> Period:
-    """The stretch the words name, moved on when no working hours are left in it; dates never move."""
-    if words.strip()[:4].isdigit():
-        return parse_period(words, now, zone)
-    return fit_period(
-        words, now, zone, lambda start, end: working_ms(start, end, zone) >= minutes * MINUTE_MS
-    )
-
-
-def working_ms(start_ms: int, end_ms: int, zone: ZoneInfo) -> int:
-    """The longest piece of a working day (Monday to Friday, 9 to 18) inside the stretch."""
-    best, day = 0, datetime.fromtimestamp(start_ms / 1000, zone).date()
-    last = datetime.fromtimestamp(end_ms / 1000, zone).date()
-    while day <= last:
-        if day.weekday() < 5:
-            opens, closes = (
-                round(datetime(day.year, day.month, day.day, hour, tzinfo=zone).timestamp() * 1000)
-                for hour in WORK
-            )
-            best = max(best, min(end_ms, closes) - max(start_ms, opens))
-        day += timedelta(days=1)
-    return best
 
 
 def show_outcome(page: Page, thread: owner_pb2.Thread, zone: ZoneInfo) -> None:

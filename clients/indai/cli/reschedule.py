@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo
 import click
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
-from indai.cli.meet import MINUTE_MS, fit, follow, show_outcome
+from indai.cli.meet import follow, show_outcome
 from indai.cli.output import emit, note
 from indai.cli.session import now_ms, owner_session
 from indai.cli.words import length, milliseconds, stamp, thread_json
+from indai.tools.when import MINUTE_MS, fit
 from indai.v1 import owner_pb2
 
 

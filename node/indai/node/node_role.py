@@ -47,7 +47,6 @@ from indai.node.inbound import Gate, Inbound
 from indai.node.keystore import KeyStore
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.meet import Meetings
-from indai.node.kinds.money import spoken
 from indai.node.kinds.served import INTENTS, by_kind
 from indai.node.meet_settings import Tastes
 from indai.node.memory_feed import MemoryFeed
@@ -67,14 +66,13 @@ from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
+from indai.node.tools_role import ToolsPlan, open_tools
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.runtime.bindings import Bindings
 from indai.runtime.tier_service import TierServicer
 from indai.runtime.tierstore import TierStore
 from indai.tlog.append import take_over
-from indai.tools.approvals import Approvals
-from indai.tools.store import CallStore
 from indai.tools.toolbox import NodeToolbox
 from indai.v1 import (
     calendar_pb2_grpc,
@@ -138,7 +136,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class NodeRole:
-    """A running node: its peer server, and the services of its owner port."""
+    """A running node: its peer server, the services of its owner port, and the tools of its agents."""
 
     peer: RpcServer
     owner_services: tuple[Service, ...]
@@ -147,6 +145,7 @@ class NodeRole:
     desk: Desk
     routes: Sequence[web.RouteDef]
     conversations: Conversations
+    toolbox: NodeToolbox
 
 
 @contextlib.asynccontextmanager
@@ -265,6 +264,34 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         )
         secret = Secrets(plan.data, plan.keystore, os.environ)
         trade, routes = await commerce.serve(stack, store, agents, engine, secret, clock)
+        admitted = auth.owners(agents.owner_of_token)
+        of_owners = (
+            Service(owner_pb2_grpc.add_OwnerServiceServicer_to_server, owners, admitted),
+            Service(
+                group_pb2_grpc.add_GroupServiceServicer_to_server,
+                GroupServicer(store, engine, ledger.origin),
+                admitted,
+            ),
+            Service(
+                calendar_pb2_grpc.add_CalendarServiceServicer_to_server,
+                CalendarServicer(store, agents, accounts, tastes, changes),
+                admitted,
+            ),
+            trade,
+            *exchange.services(engine, querier, ledger.origin),
+            *_memory(plan.neighbours.memory, agents),
+        )
+        toolbox = open_tools(
+            ToolsPlan(
+                plan.pool,
+                plan.data,
+                of_owners,
+                near.registry,
+                near.memory is not None,
+                resolver.resolve,
+                clock,
+            )
+        )
         talks = await stack.enter_async_context(
             conversations(
                 ConversationPlan(
@@ -276,7 +303,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     agents,
                     lambda handle: agents.get(handle).zone.key if handle in agents else "",
                     INTENTS,
-                    NodeToolbox((), CallStore(plan.pool), Approvals(plan.pool), clock, spoken),
+                    toolbox,
                     near.llm,
                     near.memory,
                 )
@@ -285,21 +312,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         yield NodeRole(
             peer,
             (
-                Service(
-                    owner_pb2_grpc.add_OwnerServiceServicer_to_server,
-                    owners,
-                    auth.owners(agents.owner_of_token),
-                ),
-                Service(
-                    group_pb2_grpc.add_GroupServiceServicer_to_server,
-                    GroupServicer(store, engine, ledger.origin),
-                    auth.owners(agents.owner_of_token),
-                ),
-                Service(
-                    calendar_pb2_grpc.add_CalendarServiceServicer_to_server,
-                    CalendarServicer(store, agents, accounts, tastes, changes),
-                    auth.owners(agents.owner_of_token),
-                ),
+                *of_owners,
                 Service(
                     owner_pb2_grpc.add_OperatorServiceServicer_to_server,
                     operator,
@@ -311,11 +324,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     operators,
                 ),
                 desk_service(plan.pool, sessions, agents, engine, store, clock, by_token),
-                trade,
-                *exchange.services(engine, querier, ledger.origin),
                 *_llm_services(plan.neighbours.llm, agents, operators),
-                *_memory(plan.neighbours.memory, agents),
-                talks.at_the_owners_port(auth.either(auth.owners(agents.owner_of_token), operators)),
+                talks.at_the_owners_port(auth.either(admitted, operators)),
             ),
             store.fenced,
             agents.owner_of_token,
@@ -337,6 +347,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             ),
             routes,
             talks,
+            toolbox,
         )
 
 

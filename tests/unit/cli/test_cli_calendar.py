@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indai.cli.meet import fit, working_ms
 from indai.protocol.errors import InvalidInput
+from indai.tools.when import fit, working_ms
 
 from tests.unit.cli.runs import run, run_json
 

@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo
 
 from icalendar import Calendar, Event
 from indai.node.calendar.file import CalendarFile
-from indai.node.calendar.period import Period, fit_period
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
 from indai.policy.compiled import CompiledPolicy, compile_policy
 from indai.policy.windows import WindowFacts, allowed_windows
 from indai.protocol.errors import InvalidInput
+from indai.tools.period import Period, fit_period
 
 ALICE, BOB = "ind.ai/alice", "ind.ai/bob"
 MINUTE_MS = 60_000

@@ -10,9 +10,9 @@ from indai.node.calendar.busy import Calendar, CalendarEvent, read_busy
 from indai.node.calendar.caldav import CalDavCalendar
 from indai.node.calendar.file import CalendarFile
 from indai.node.calendar.meeting import MeetingEvent
-from indai.node.calendar.period import Period, fit_period, parse_period
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, merge, subtract
 from indai.node.calendar.source import Source, Together
+from indai.tools.period import Period, fit_period, parse_period
 
 __all__ = [
     "CalDavCalendar",

@@ -1,7 +1,8 @@
-"""Words for a stretch of days ("this week", "within 3 days", "2026-12-01..2026-12-05") in an owner's time
-zone.
+"""Words for a stretch of days ("this week", "next monday", "25 august", "within 3 days",
+"2026-12-01..2026-12-05") in an owner's time zone.
 
-Weeks begin on Monday; "within 3 days" is the rest of today and the three days after it.
+Weeks begin on Monday; "within 3 days" is the rest of today and the three days after it. A weekday is the next
+one after today, "next monday" the one of next week; a date without a year is the next such date.
 
 The words and the window must fit the moment: on a Friday evening "this week" has no working hour left, so
 `fit_period` moves on to the next stretch that has room and says so in its words.
@@ -9,6 +10,7 @@ The words and the window must fit the moment: on a Friday evening "this week" ha
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +25,37 @@ _WITHIN = re.compile(r"(?:within|in the next|next) (\d{1,3}) (day|week)s?$")
 _DATES = re.compile(r"(\d{4}-\d\d-\d\d)(?:\s*\.\.\s*(\d{4}-\d\d-\d\d))?$")
 _EXAMPLES = "today, tomorrow, this week, next week, within 3 days, 2026-12-01, 2026-12-01..2026-12-05"
 _DAY = timedelta(days=1)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_NAMED = re.compile(
+    rf"(?:on )?(?:(this|next|coming) )?({'|'.join(_WEEKDAYS)})|(?:the )?(\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"(?: (?:of )?({'|'.join(_MONTHS)}|{'|'.join(name[:3] for name in _MONTHS)}))?(?: (\d{{4}}))?"
+)
+_SAME = {
+    "aaj": "today",
+    "आज": "today",
+    "kal": "tomorrow",
+    "कल": "tomorrow",
+    "parso": "day after tomorrow",
+    "parson": "day after tomorrow",
+    "परसों": "day after tomorrow",
+    "week": "this week",
+    "weekend": "this weekend",
+    "month": "this month",
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -73,14 +106,25 @@ def fit_period(words: str, now_ms: int, zone: ZoneInfo, has_room: Callable[[int,
 
 def _days(words: str, today: date) -> _Days:
     text = " ".join(words.lower().split())
-    if text in ("today", "tomorrow"):
-        return _day(today, today + (_DAY if text == "tomorrow" else timedelta(0)))
+    text = _SAME.get(text, text)
+    if text in ("today", "tomorrow", "day after tomorrow"):
+        ahead = {"today": 0, "tomorrow": 1, "day after tomorrow": 2}[text]
+        return _day(today, today + ahead * _DAY)
     if text in ("this week", "next week"):
         return _week(today, 0 if text == "this week" else 1)
     if (within := _WITHIN.match(text)) is not None:
         return _within(words, today, int(within[1]) * (7 if within[2] == "week" else 1))
     if (dates := _DATES.match(text)) is not None:
         return _dates(words, today, dates[1], dates[2] or dates[1])
+    if text in ("this weekend", "next weekend"):
+        return _weekend(today, 0 if text == "this weekend" else 1)
+    if text in ("this month", "next month"):
+        return _month(today, 0 if text == "this month" else 1)
+    if (named := _NAMED.fullmatch(text)) is not None:
+        beside, weekday, number, month, year = named.groups()
+        if weekday:
+            return _weekday(today, beside or "", _WEEKDAYS.index(weekday))
+        return _next_date(words, today, int(number), month or "", int(year or 0))
     raise _refused(f"{words[:60]!r} is no period", f"Say one of: {_EXAMPLES}.")
 
 
@@ -95,6 +139,48 @@ def _week(today: date, ahead: int) -> _Days:
     near = {0: "this week", 1: "next week"}
     words = near.get(ahead, f"the week of {monday.day} {monday:%B}")
     return _Days(monday, monday + 6 * _DAY, words, lambda: _week(today, ahead + 1))
+
+
+def _weekend(today: date, ahead: int) -> _Days:
+    saturday = today + (5 - today.weekday()) * _DAY + ahead * 7 * _DAY
+    near = {0: "this weekend", 1: "next weekend"}
+    words = near.get(ahead, f"the weekend of {saturday.day} {saturday:%B}")
+    return _Days(saturday, saturday + _DAY, words, lambda: _weekend(today, ahead + 1))
+
+
+def _month(today: date, ahead: int) -> _Days:
+    first = _first_of(today, ahead)
+    words = {0: "this month", 1: "next month"}.get(ahead, f"{first:%B}")
+    return _Days(first, _first_of(today, ahead + 1) - _DAY, words, lambda: _month(today, ahead + 1))
+
+
+def _first_of(today: date, ahead: int) -> date:
+    months = today.year * 12 + today.month - 1 + ahead
+    return date(months // 12, months % 12 + 1, 1)
+
+
+def _weekday(today: date, beside: str, weekday: int) -> _Days:
+    monday = today - today.weekday() * _DAY
+    day = monday + (weekday + 7 * (beside == "next")) * _DAY
+    if day <= today and beside != "this":
+        day += 7 * _DAY
+    if day < today:
+        raise _refused(f"This week's {_WEEKDAYS[weekday]} has passed", "Name a day from today on.")
+    return _day(today, day)
+
+
+def _next_date(words: str, today: date, number: int, month: str, year: int) -> _Days:
+    """The next day of that number, in that month where one is named."""
+    wanted = next((at for at, name in enumerate(_MONTHS, 1) if month and name.startswith(month)), 0)
+    for ahead in range(0 if not year else (year - today.year) * 12 - today.month + 1, 60):
+        first = _first_of(today, ahead)
+        if (wanted and first.month != wanted) or (year and first.year != year):
+            continue
+        with contextlib.suppress(ValueError):
+            day = first.replace(day=number)
+            if day >= today:
+                return _Days(day, day, f"{day:%A} {day.day} {day:%B}")
+    raise _refused(f"{words[:60]!r} names no day to come", "Name a day from today on.")
 
 
 def _within(words: str, today: date, count: int) -> _Days:

@@ -1,0 +1,108 @@
+"""Meetings as tools: the same path as the owner's own call, whatever words were said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from indai.storage.pool import open_pool
+from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
+from indai.tools.values import Status
+from indai.v1 import owner_pb2
+
+from tests.service.node.conftest import Pair
+from tests.service.node.tooling import Talk, desk_of, people, talk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def alice(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[Talk]:
+    pool = await open_pool(shared_database[0], max_size=2)
+    desk, who = desk_of(pair.world, pair.a, pair.alice), people(pair.world)
+    made = [tool(lambda _: desk, who) for tool in (Meet, MoveMeeting, CancelMeeting)]
+    yield talk(pool, pair.alice, made)
+    await pool.close()
+
+
+async def test_half_an_hour_with_bob_this_week_is_agreed_moved_and_called_off(
+    alice: Talk, pair: Pair
+) -> None:
+    outcome = await alice.say("Set up 30 min with bob this week")
+    assert (outcome.status, outcome.result["state"], outcome.result["with"]) == (
+        Status.DONE,
+        "agreed",
+        "ind.ai/bob",
+    )
+    theirs = await pair.bob.stub.ListThreads(owner_pb2.ListThreadsRequest())
+    assert [each.state for each in theirs.threads] == [owner_pb2.THREAD_STATE_COMMITTED]
+    assert theirs.threads[0].thread_id == outcome.thread
+    assert "asking ind.ai/bob for 30 minutes" in alice.told[-1] or len(alice.told) > 1
+
+    moved = await alice.say("Move my meeting with bob to next friday")
+    assert moved.result["state"] == "agreed"
+    assert moved.result["when"].startswith("Fri")
+
+    off = await alice.say("Cancel my meeting with bob")
+    assert off.result["state"] == "cancelled"
+    again = await alice.say("Cancel my meeting with bob")
+    assert (again.status, again.code) == (Status.FAILED, "NO_SUCH_MEETING")
+
+
+@pytest.mark.parametrize(
+    ("said", "slots"),
+    [
+        ("कल शाम 5 बजे bob के साथ 30 मिनट की मीटिंग रखो", {"time": "17:00", "when": "tomorrow"}),
+        ("kal subah bob ke saath 30 min ki meeting rakho", {"time": "morning", "when": "tomorrow"}),
+        ("Schedule a call with ind.ai/bob next monday at 11", {"time": "11:00", "when": "next monday"}),
+    ],
+)
+async def test_what_the_provider_wishes_fits_the_tool(alice: Talk, said: str, slots: dict[str, str]) -> None:
+    name, arguments = alice.wish(said)
+    assert name == "meet"
+    assert slots.items() <= arguments.items()
+    asked = await alice.call(name, arguments, replace(alice.caller(), autonomy="supervised"))
+    assert asked.approval is not None, asked.words
+    assert "Ask ind.ai/bob for 30 minutes" in asked.approval.terms
+
+
+async def test_the_same_turn_asks_once(alice: Talk, pair: Pair) -> None:
+    caller = alice.caller()
+    arguments = {"with": "bob", "when": "next week", "title": "Once"}
+    one, two = [await alice.call("meet", arguments, caller) for _ in range(2)]
+    assert one.thread == two.thread
+    other = await alice.call("meet", arguments)
+    assert other.thread != one.thread
+
+
+async def test_nobody_is_guessed(alice: Talk) -> None:
+    unknown = await alice.call("meet", {"with": "zed"})
+    assert (unknown.code, unknown.retryable) == ("UNKNOWN_PERSON", False)
+    assert "handle" in unknown.words
+    assert (await alice.call("meet", {"with": "alice"})).code == "UNKNOWN_PERSON"
+    assert (await alice.call("meet", {"with": "bob", "when": "someday"})).status is Status.FAILED
+
+
+async def test_what_the_policy_refuses_is_refused_to_a_tool_too(alice: Talk) -> None:
+    outcome = await alice.call("meet", {"with": "bob", "duration_minutes": 180, "when": "next week"})
+    assert outcome.status is Status.FAILED or outcome.result["state"] == "refused"
+    assert not outcome.result.get("start_ms")
+
+
+async def test_a_longer_one_waits_for_the_other_owner(alice: Talk) -> None:
+    outcome = await alice.call("meet", {"with": "bob", "duration_minutes": 60, "when": "next week"})
+    assert (outcome.status, outcome.result["state"]) == (Status.RUNNING, "waiting")
+    back = await alice.call("cancel-meeting", {"with": "bob", "when": ""})
+    assert back.status is Status.FAILED or back.result["state"] == "cancelled"
+
+
+async def test_what_a_supervised_agent_asks_about_is_concrete(alice: Talk) -> None:
+    caller = replace(alice.caller(), autonomy="supervised")
+    asked = await alice.call("meet", {"with": "bob", "when": "next monday", "time": "11:00"}, caller)
+    assert asked.status is Status.NEEDS_APPROVAL
+    assert asked.approval is not None
+    assert "Ask ind.ai/bob for 30 minutes" in asked.approval.terms
+    assert "11:00 to " in asked.approval.terms
+    outcome = await alice.box.answer(alice.caller(), asked.approval.code, approve=True)
+    assert outcome.result["state"] == "agreed"
+    assert outcome.result["when"].endswith("11:00")
