@@ -41,10 +41,10 @@ class Consent:
     detail: Mapping[str, Any] = field(default_factory=dict)
     uses: int = 0
 
-    def check_active(self, now_ms: int) -> None:
-        """Raises Refused(PERMISSION_DENIED) unless it permits reading now."""
+    def check_active(self, now_ms: int, wanted: str = "ACTIVE") -> None:
+        """Raises Refused(PERMISSION_DENIED) unless it permits reading now, or is what is `wanted`."""
         status = "EXPIRED" if self.expires_ms <= now_ms else self.status
-        if status != "ACTIVE":
+        if status != wanted:
             words = {
                 "PENDING": "has not been given yet",
                 "PAUSED": "is paused",
@@ -178,8 +178,27 @@ class Consents:
                 list(ENDED),
             )
 
+    async def close(self, consent: Consent, status: str) -> None:
+        """End it, and forget what the service calls it."""
+        async with transaction(self._pool, [consent.owner]) as connection:
+            await connection.execute(
+                "UPDATE dpi.consents SET status = $3, handle = '' WHERE owner = $1 AND id = $2"
+                " AND NOT status = ANY($4)",
+                consent.owner,
+                uuid.UUID(consent.id),
+                status,
+                list(ENDED),
+            )
+
     async def use(
-        self, consent: Consent, what: str, *, most: int = 0, since_ms: int = 0, once: bool = False
+        self,
+        consent: Consent,
+        what: str,
+        *,
+        most: int = 0,
+        since_ms: int = 0,
+        once: bool = False,
+        wanted: str = "ACTIVE",
     ) -> None:
         """Count one reading, if the row permits it at this moment. `most` readings since `since_ms`; `once`
         ends it with this one. Raises Refused(PERMISSION_DENIED)."""
@@ -190,7 +209,7 @@ class Consents:
                 consent.owner,
                 uuid.UUID(consent.id),
             )
-            _now(consent, row).check_active(now)
+            _now(consent, row).check_active(now, wanted)
             done = await connection.fetchval(
                 "SELECT count(*) FROM dpi.uses WHERE owner = $1 AND consent = $2 AND at_ms > $3",
                 consent.owner,

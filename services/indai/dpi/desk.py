@@ -10,12 +10,14 @@ from typing import Self
 import aiohttp
 import asyncpg
 from aiohttp import web
+from indai.dpi.abha import HealthIds
 from indai.dpi.accounts import BankAccounts
 from indai.dpi.aggregator import Aggregator
 from indai.dpi.config import Config
 from indai.dpi.consents import Consents
 from indai.dpi.digilocker import DigiLocker
 from indai.dpi.documents import Documents, Seal
+from indai.dpi.health import HealthDesk
 from indai.dpi.jws import Signer, Verifier
 from indai.dpi.lockers import CALLBACK, Lockers
 from indai.dpi.remote import TIMEOUT_S, Remote, Vault, open_session
@@ -72,6 +74,9 @@ class Desk:
             self._aggregator, self.consents, around.owners, around.clock, self._aggregator_ids
         )
 
+        self.health = HealthDesk(self._health_ids, self.consents, around.seal, around.unseal, around.clock)
+        self._abdm: tuple[str, HealthIds] | None = None
+
     async def __aenter__(self) -> Self:
         self._session = open_session(private=self._around.private)
         return self
@@ -110,6 +115,18 @@ class Desk:
             self._verifier,
             self._around.clock,
         )
+
+    async def _health_ids(self) -> HealthIds:
+        wanted = self.config.abdm
+        if wanted is None:
+            raise not_configured("The health service", "abdm")
+        secret = await self._around.vault.get(wanted.client_secret)
+        if self._abdm is None or self._abdm[0] != secret:  # it holds a session, so it is kept
+            gateway = self.remote("The health gateway", wanted.gateway_url)
+            abha = self.remote("The health service", wanted.abha_url)
+            client = HealthIds(gateway, abha, wanted.client_id, secret, wanted.cm, self._around.clock)
+            self._abdm = secret, client
+        return self._abdm[1]
 
     def _signer(self, pem: str, kid: str) -> Signer:
         """Reading an RSA key takes long enough to do it once for each."""
