@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
+from indai.dpi.paylinks import PaymentLinks
 from indai.dpi.razorpay import CAPTURED, ENDED, FAILED, SIGNATURE_HEADER, Payment, Webhook, is_signed, read
 from indai.node.engine import Engine
 from indai.node.kinds.money import spoken
@@ -53,6 +54,7 @@ class Payments:
         accounts: PayAccounts,
         secrets: Secrets,
         clock: Callable[[], int],
+        links: PaymentLinks | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -60,6 +62,7 @@ class Payments:
         self._secrets = secrets
         self._clock = clock
         self._settlement = Settlement(store, engine)
+        self._links = links
 
     def routes(self) -> list[web.RouteDef]:
         """Where providers call."""
@@ -93,6 +96,8 @@ class Payments:
     async def take(self, owner: str, said: Webhook) -> None:
         """What the provider has signed. Raises Unavailable when it is to be said again."""
         if said.event not in (*CAPTURED, *ENDED, FAILED):
+            return
+        if self._links is not None and await self._links.take(owner, said):
             return
         pending = await self.find(owner, said)
         if pending is None:

@@ -124,18 +124,23 @@ def action_hash(caller: Caller, name: str, arguments: Mapping[str, Any]) -> byte
 
 
 def without_secrets(schema: Mapping[str, Any], value: Any) -> Any:
-    """The value with a word in the place of every property that is marked `x-secret`."""
+    """The value with a word in the place of every property that is marked `x-secret`, or `x-unkept`: seen by
+    who asked, and in no row."""
     if isinstance(value, Mapping):
         properties = schema.get("properties", {})
         return {
             key: _SECRET
-            if properties.get(key, {}).get("x-secret")
+            if _is_unkept(properties.get(key, {}))
             else without_secrets(properties.get(key, {}), each)
             for key, each in value.items()
         }
     if isinstance(value, list):
         return [without_secrets(schema.get("items", {}), each) for each in value]
     return value
+
+
+def _is_unkept(about: Mapping[str, Any]) -> bool:
+    return bool(about.get("x-secret") or about.get("x-unkept"))
 
 
 def _bad(what: str, hint: str) -> InvalidInput:

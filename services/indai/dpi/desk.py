@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,6 +20,8 @@ from indai.dpi.documents import Documents, Seal
 from indai.dpi.health import HealthDesk
 from indai.dpi.jws import Signer, Verifier
 from indai.dpi.lockers import CALLBACK, Lockers
+from indai.dpi.paylinks import Merchant, PaymentLinks
+from indai.dpi.razorpay import Provider
 from indai.dpi.remote import TIMEOUT_S, Remote, Vault, open_session
 from indai.protocol.errors import IndaiError, Reason, Refused
 
@@ -27,7 +29,8 @@ from indai.protocol.errors import IndaiError, Reason, Refused
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What the node gives: its database, keys, clock, and where it is. `owners` lists the handles that live
-    here; `private` lets services be on this machine, for a node that is on loopback itself."""
+    here; `merchant` finds where one is paid (raises Refused); `private` lets services be on this machine, for
+    a node that is on loopback itself."""
 
     pool: asyncpg.Pool
     vault: Vault
@@ -37,6 +40,7 @@ class Surroundings:
     clock: Callable[[], int]
     public_url: Callable[[], str]
     owners: Callable[[], list[str]]
+    merchant: Callable[[str], Awaitable[Merchant]]
     private: bool = False
 
 
@@ -75,6 +79,7 @@ class Desk:
         )
 
         self.health = HealthDesk(self._health_ids, self.consents, around.seal, around.unseal, around.clock)
+        self.links = PaymentLinks(around.pool, self._provider, around.merchant, around.clock)
         self._abdm: tuple[str, HealthIds] | None = None
 
     async def __aenter__(self) -> Self:
@@ -94,6 +99,10 @@ class Desk:
         """A service at its address."""
         assert self._session is not None  # noqa: S101 - it is open
         return Remote(self._session, name, base, private=self._around.private, timeout_s=TIMEOUT_S)
+
+    def _provider(self) -> Provider:
+        assert self._session is not None  # noqa: S101 - it is open
+        return Provider(self._session)
 
     async def _digilocker(self) -> DigiLocker:
         wanted = self.config.digilocker

@@ -1,9 +1,10 @@
-"""The wire of a payment provider, Razorpay's: signed webhooks in, payment links out.
+"""The wire of a payment provider, Razorpay's: signed webhooks in, payment links and transfers out.
 
 A webhook is a POST whose header `X-Razorpay-Signature` is the hexadecimal HMAC-SHA256 of the raw body under
 the secret that was agreed with the provider; nothing else about it is proved, not even other headers. Amounts
 are integers in the currency's minor unit. https://razorpay.com/docs/webhooks/payment-links,
-https://razorpay.com/docs/api/payments/payment-links
+https://razorpay.com/docs/api/payments/payment-links,
+https://razorpay.com/docs/api/payments/route
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import hashlib
 import hmac
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from indai.protocol.errors import Reason, Unavailable
@@ -24,7 +27,8 @@ MAX_ANSWER = 64 * 1024
 CAPTURED = ("payment.captured", "payment_link.paid", "payment_link.partially_paid")
 ENDED = ("payment_link.expired", "payment_link.cancelled")
 FAILED = "payment.failed"
-_REFERENCE = re.compile(r"IND[0-9A-F]{32}")
+# IND: a commitment. INL: a link that a conversation asked for.
+_REFERENCE = re.compile(r"IN[DL][0-9A-F]{32}")
 _DESCRIPTION = re.compile(r"#?([A-Za-z0-9_]{1,64})")
 
 
@@ -54,6 +58,14 @@ class Page:
 
     id: str
     url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A part of a payment for a linked account, minor units of the payment's currency."""
+
+    account: str
+    amount_minor: int
 
 
 def is_signed(body: bytes, signature: str, secret: str) -> bool:
@@ -143,6 +155,40 @@ class Provider:
         """Nobody can pay on it any more. Raises Unavailable."""
         await self._call("POST", base, key, f"/v1/payment_links/{page}/cancel")
 
+    async def transfer(
+        self,
+        base: str,
+        key: str,
+        payment_id: str,
+        currency: str,
+        reference: str,
+        wanted: Sequence[Transfer],
+    ) -> None:
+        """Transfers from a captured payment, each once: the provider has no idempotency key for these, so it
+        is asked first which are there. Whoever calls keeps others from calling meanwhile. Raises
+        Unavailable."""
+        path = f"/v1/payments/{quote(payment_id, safe='')}/transfers"
+        known = (await self._call("GET", base, key, path)).get("items")
+        if not isinstance(known, list):
+            raise _unavailable("its answer is no list of transfers")
+        there = {each["recipient"]: each["amount"] for each in known if _is_noted(each, reference)}
+        if any(there.get(each.account, each.amount_minor) != each.amount_minor for each in wanted):
+            raise _unavailable("it has transfers of other amounts")
+        missing = [each for each in wanted if each.account not in there]
+        if missing:
+            made = [
+                {
+                    "account": each.account,
+                    "amount": each.amount_minor,
+                    "currency": currency,
+                    "notes": {"reference_id": reference},
+                }
+                for each in missing
+            ]
+            answer = await self._call("POST", base, key, path, {"transfers": made})
+            if not isinstance(answer.get("items"), list) or len(answer["items"]) != len(made):
+                raise _unavailable("its answer is no list of transfers")
+
     async def _call(
         self, method: str, base: str, key: str, path: str, doc: dict[str, Any] | None = None
     ) -> dict[str, Any]:
@@ -172,6 +218,13 @@ class Provider:
 
 def _is_ours(entity: Any, reference: str) -> bool:
     return isinstance(entity, dict) and entity.get("reference_id") == reference
+
+
+def _is_noted(entity: Any, reference: str) -> bool:
+    """A transfer of ours that has not failed."""
+    notes = entity.get("notes") if isinstance(entity, dict) else None
+    ours = isinstance(notes, dict) and notes.get("reference_id") == reference
+    return ours and entity.get("status") != "failed" and {"recipient", "amount"} <= set(entity)
 
 
 def _unavailable(why: str) -> Unavailable:

@@ -13,10 +13,12 @@ import pytest
 from aiohttp import web
 from indai.dpi.config import parse_config
 from indai.dpi.desk import Desk, Surroundings
+from indai.dpi.paylinks import Merchant
 from indai.node.dpi_role import SealedVault
 from indai.node.http_server import HttpServer
 from indai.node.keystore import KeyStore
 from indai.node.secrets import Secrets
+from indai.protocol.errors import Reason, Refused
 from indai.storage.pool import open_pool
 
 from tests.service.dpi.lockerserver import CLIENT, SECRET, LockerServer
@@ -92,6 +94,13 @@ def make_room(tables: asyncpg.Pool, tmp_path: Path) -> MakeRoom:
         for name, value in secret.items():
             kept.set(name, value)
         vault, time, place = SealedVault(kept), [NOW], [""]
+
+        async def merchant(owner: str) -> Merchant:
+            if "razorpay" not in kept.names() or owner != OWNER:
+                raise Refused(Reason.UNSUPPORTED, "No payment provider is set up.")
+            base, _, key = kept.get("vault:razorpay").partition(" ")
+            return Merchant(base, key)
+
         around = Surroundings(
             tables,
             vault,
@@ -101,6 +110,7 @@ def make_room(tables: asyncpg.Pool, tmp_path: Path) -> MakeRoom:
             lambda: time[0],
             lambda: place[0],
             lambda: [OWNER, OTHER],
+            merchant,
             private,
         )
         async with Desk(parse_config(config), around) as desk, serving(desk.routes()) as url:

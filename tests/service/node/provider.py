@@ -16,11 +16,13 @@ KEY = "rzp_test_key:key secret"
 
 @dataclass
 class Provider:
-    """Links by id, as the provider keeps them. `faults` are statuses answered instead, first things first."""
+    """Links by id, as the provider keeps them. `faults` are statuses answered instead, first things first;
+    0 is none."""
 
     url: str = ""
     links: dict[str, dict[str, Any]] = field(default_factory=dict)
     faults: list[int] = field(default_factory=list)
+    made: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     async def create(self, request: web.Request) -> web.Response:
         """POST /v1/payment_links: a reference is used once."""
@@ -44,11 +46,33 @@ class Provider:
         link["status"] = "cancelled"
         return self._answer(request, link)
 
+    async def transfers(self, request: web.Request) -> web.Response:
+        """GET and POST /v1/payments/{id}/transfers."""
+        kept = self.made.setdefault(request.match_info["payment"], [])
+        if request.method == "GET":
+            return self._answer(request, {"entity": "collection", "count": len(kept), "items": list(kept)})
+        wanted = (await request.json())["transfers"]
+        items = [
+            {
+                "id": f"trf_{uuid.uuid4().hex[:14]}",
+                "entity": "transfer",
+                "status": "pending",
+                "source": request.match_info["payment"],
+                "recipient": each["account"],
+                "amount": each["amount"],
+                "currency": each["currency"],
+                "notes": each["notes"],
+            }
+            for each in wanted
+        ]
+        kept += items
+        return self._answer(request, {"entity": "collection", "count": len(items), "items": items})
+
     def _answer(self, request: web.Request, doc: dict[str, Any]) -> web.Response:
         if request.headers["Authorization"] != encode_basic_auth(*KEY.split(":", 1)):
             return web.Response(status=401)
-        if self.faults:  # it was done, and nobody hears of it
-            return web.Response(status=self.faults.pop(0), text="{")
+        if fault := self.faults.pop(0) if self.faults else 0:  # it was done, and nobody hears of it
+            return web.Response(status=fault, text="{")
         return web.json_response(doc)
 
     def word(self, link_id: str, event: str, **payment: Any) -> bytes:
@@ -80,6 +104,8 @@ async def running_provider() -> AsyncIterator[Provider]:
             web.post("/v1/payment_links", provider.create),
             web.get("/v1/payment_links", provider.find),
             web.post("/v1/payment_links/{link}/cancel", provider.cancel),
+            web.get("/v1/payments/{payment}/transfers", provider.transfers),
+            web.post("/v1/payments/{payment}/transfers", provider.transfers),
         ]
     )
     runner = web.AppRunner(app)
