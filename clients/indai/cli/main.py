@@ -55,6 +55,7 @@ SECTIONS = {
         "mandate": "indai.cli.mandate:mandate",
     },
     "Think": {
+        "chat": "indai.cli.chat:chat",
         "llm": "indai.cli.llm:llm",
     },
     "Run agents": {

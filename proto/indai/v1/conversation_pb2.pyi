@@ -232,7 +232,7 @@ class SendMessageResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> Global___TurnEvent:
-        """What happens."""
+        """What happens. A response without an event says only that the turn goes on: one comes after 2 s of silence."""
 
     def __init__(
         self,
@@ -600,7 +600,7 @@ class WatchTurnResponse(_message.Message):
     EVENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> Global___TurnEvent:
-        """What happens."""
+        """What happens; without one, the turn goes on."""
 
     def __init__(
         self,
