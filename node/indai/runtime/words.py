@@ -1,7 +1,7 @@
-"""The runtime's own sentences, where no model speaks: `words.yaml`, a text for each language.
+"""The runtime's own sentences, where no model speaks.
 
-A language without a text of its own has English. Placeholders are filled with plain text, never formatted
-again.
+Most are messages of `indai.language`, in all its languages; what only a turn says stands in `words.yaml`,
+where a language without a text of its own has English.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from importlib import resources
 from typing import Final
 
 import yaml
+from indai import language as languages
 
 DEFAULT: Final = "en"
 
 
 def say(key: str, language: str = "", **values: str) -> str:
     """A sentence in a language (BCP 47), or its nearest."""
-    texts = _words()[key]
-    text = next(texts[each] for each in (language, language.partition("-")[0], DEFAULT) if each in texts)
-    for name, value in values.items():
-        text = text.replace("{" + name + "}", value)
-    return text
+    texts = _words().get(key)
+    if texts is None:
+        return languages.say(key, language or DEFAULT, **values)
+    return next(texts[each] for each in (language, language.partition("-")[0], DEFAULT) if each in texts)
 
 
 @cache

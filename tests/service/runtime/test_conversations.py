@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
 
 import pytest
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused
@@ -14,6 +15,11 @@ from tests.conftest import Database
 from tests.service.runtime.cell import ALICE, BOB, Heard, cell, owner, phone
 
 PHONE = "+919812345678"
+
+
+async def _read_to_the_end(stream: AsyncIterator[pb.SendMessageResponse]) -> None:
+    async for _ in stream:
+        pass
 
 
 def shown(heard: Heard) -> tuple[str, str]:
@@ -62,12 +68,12 @@ async def test_one_turn_at_a_time_runs_for_a_session_in_the_order_of_arrival(dat
     async with cell(database.pool) as here:
         texts = [f"what is {number} plus {number}?" for number in range(5)]
         session = (await here.say(owner(ALICE, "hello"))).accepted.session_id
-        tasks = []
+        streams = []
         for text in texts:
-            tasks.append(asyncio.create_task(here.say(owner(ALICE, text))))
-            await asyncio.sleep(0.02)  # arrival in this order
-        heard = await asyncio.gather(*tasks)
-        assert {each.accepted.session_id for each in heard} == {session}
+            stream = aiter(here.stub.SendMessage(pb.SendMessageRequest(message=owner(ALICE, text))))
+            assert (await anext(stream)).event.accepted.session_id == session  # it is stored
+            streams.append(stream)
+        await asyncio.gather(*(_read_to_the_end(stream) for stream in streams))
         request = pb.ListSessionMessagesRequest(session_id=session)
         listed = (await here.stub.ListSessionMessages(request)).messages
         assert [each.text for each in listed if not each.outgoing] == ["hello", *texts]

@@ -31,13 +31,13 @@ class Handover:
     async def take(self, owner: str, session: UUID, by: str) -> None:
         """From now on the agent is silent; the visitor is told."""
         _check_name(by)
-        if await self._change(owner, session, "active", "handed_off", by, "human_here"):
+        if await self._change(owner, session, "active", "handed_off", by, "handed_to_human"):
             await self._stop(owner, session)
 
     async def give_back(self, owner: str, session: UUID, by: str) -> None:
         """The agent answers again; the visitor is told."""
         _check_name(by)
-        await self._change(owner, session, "handed_off", "active", by, "agent_back")
+        await self._change(owner, session, "handed_off", "active", by, "back_from_human")
 
     async def _change(self, owner: str, session: UUID, before: str, after: str, by: str, words: str) -> bool:
         """False when it is so already. How often it changed is counted, so that each time is told once."""
@@ -53,7 +53,9 @@ class Handover:
             )
             if row is None:
                 return False
-            notice = Notice(f"{words} {row['handovers']}", pb.Reply(text=say(words, row["language"])))
+            notice = Notice(
+                f"{words} {row['handovers']}", pb.Reply(text=say(words, row["language"], name=by))
+            )
             await self._outbound.put_in(connection, session, notice)
         self._outbound.poke()
         return True

@@ -129,9 +129,9 @@ class Runner:
             return task.result()
         if isinstance(error, IndaiError):
             log.warning("a turn failed", turn=turn.id.hex, reason=error.reason.name, error=error.message)
-            return _failed(turn, talk, error.reason.name, "failed")
+            return _failed(turn, talk, error.reason.name, "error")
         log.error("a turn failed", turn=turn.id.hex, exc_info=error)
-        return _failed(turn, talk, Reason.INTERNAL.name, "failed")
+        return _failed(turn, talk, Reason.INTERNAL.name, "error")
 
     async def _end(self, turn: Turn, talk: Talk, thought: Thought) -> None:
         """A database that is away for a moment must not cost the answer."""

@@ -1,7 +1,7 @@
 """Perceive: what came, before anybody thinks about it. Pure, by pattern; `signals.yaml` has the words.
 
-The text is brought into one form (NFC, no control characters); language is read from the script, from words
-of romanised Hindi, or stays the one of the conversation; mood and small talk are patterns.
+The text is brought into one form (NFC, no control characters); language is told by `indai.language`, a short
+text inherits the conversation's; mood and small talk are patterns.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib import resources
 from typing import Any, Final
 
 import yaml
+from indai.language import detect
 from indai.v1 import conversation_pb2 as pb
 
 MAX_READ: Final = 20_000
@@ -29,18 +30,6 @@ _DECISION: Final = re.compile(
 )
 _YES: Final = frozenset({"yes", "y", "ok", "approve", "haan", "han", "हाँ", "हां"})
 _UNLINK: Final = re.compile(r"\s*(?:unlink|अलग करो)\s*[.!]?\s*", re.IGNORECASE)
-_SCRIPTS: Final = (
-    ("DEVANAGARI", "hi"),
-    ("TAMIL", "ta"),
-    ("TELUGU", "te"),
-    ("KANNADA", "kn"),
-    ("MALAYALAM", "ml"),
-    ("BENGALI", "bn"),
-    ("GUJARATI", "gu"),
-    ("GURMUKHI", "pa"),
-    ("ORIYA", "or"),
-    ("ARABIC", "ur"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +84,9 @@ def normal(text: str) -> str:
 
 
 def _language(text: str, known: str) -> str:
-    counts: dict[str, int] = {}
-    for char in text[:2_000]:
-        if char.isalpha() and not char.isascii():
-            name = unicodedata.name(char, "")
-            for script, language in _SCRIPTS:
-                if name.startswith(script):
-                    counts[language] = counts.get(language, 0) + 1
-                    break
-    if counts:
-        return max(counts, key=lambda each: counts[each])
-    words = re.findall(r"[a-z']+", text.lower())
-    if not words:
-        return known or "en"
-    hindi = sum(word in _signals()["romanised_hindi"] for word in words)
-    if hindi >= max(1, len(words) // 4):
-        return "hi-Latn"
-    # A short reply says little about its language: it inherits the conversation's.
-    return known if known and len(words) <= _SIMPLE_WORDS else "en"
+    """A short or doubtful text inherits the conversation's language."""
+    found = detect(text[:2_000], known).tag
+    return (known or "en") if found == "und" else found
 
 
 def _mood(text: str, words: list[str]) -> str:
@@ -147,5 +121,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 @cache
 def _signals() -> Mapping[str, Any]:
-    data = yaml.safe_load(resources.files(__package__).joinpath("signals.yaml").read_text("utf-8"))
-    return {**data, "romanised_hindi": frozenset(data["romanised_hindi"].split())}
+    data: Mapping[str, Any] = yaml.safe_load(
+        resources.files(__package__).joinpath("signals.yaml").read_text("utf-8")
+    )
+    return data

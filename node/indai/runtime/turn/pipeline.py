@@ -106,7 +106,7 @@ class Pipeline:
         failures: dict[str, int] = dict(context.working.get("failures", {}))
         spoken = await self._responder.respond(context, executor, release, trace, failures)
         if not release.sentences:
-            release.say(say("no_answer", context.perceived.language))
+            release.say(say("not_understood", context.perceived.language))
             spoken.text = release.end()
         trace.note(
             tools=executor.noted(),
@@ -181,8 +181,7 @@ class Pipeline:
         if not perceived.text:
             return say("unreadable" if context.turn.request.media else "empty", language)
         if len(perceived.text) > MAX_READ:
-            count = f"{len(perceived.text):,}"
-            return say("too_long", language, count=count, limit=f"{MAX_READ:,}")
+            return say("too_long", language, limit=f"{MAX_READ:,}")
         return None
 
     async def _decided(self, context: Context, executor: Executor) -> str:
@@ -194,7 +193,7 @@ class Pipeline:
         outcome: Outcome = await self._around.toolbox.answer(
             context.caller, decision.code, approve=decision.approve
         )
-        return outcome.words or say("no_answer", context.perceived.language)
+        return outcome.words or say("not_understood", context.perceived.language)
 
     async def _recalled(self, context: Context, trace: Trace) -> Context:
         turn, composed = context.turn, context.composed

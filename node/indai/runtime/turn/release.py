@@ -77,7 +77,7 @@ class Release:
         if checks & _ABOUT_SELF and deflection:
             plain = self._language.partition("-")[0]
             return deflection.get(self._language) or deflection.get(plain) or next(iter(deflection.values()))
-        return say("withheld", self._language)
+        return say("blocked", self._language)
 
     def _out(self, text: str) -> None:
         self.sentences.append(text)

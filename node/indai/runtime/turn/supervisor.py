@@ -46,7 +46,7 @@ async def consult(specialist: Specialist, context: Context) -> Answer:
     """A specialist's answer, with words whatever it did."""
     answer = merged(Answer(), await specialist(context))
     if not answer.text.strip():
-        return merged(answer, {"text": say("no_answer", context.perceived.language)})
+        return merged(answer, {"text": say("not_understood", context.perceived.language)})
     return answer
 
 
@@ -55,12 +55,12 @@ async def greet(context: Context) -> Mapping[str, Any]:
     texts, language = context.composed.human.greetings, context.perceived.language
     wanted = (language, language.partition("-")[0], *context.composed.human.languages)
     text = next((texts[each] for each in wanted if each in texts), "")
-    return {"text": text or say("empty", language)}
+    return {"text": text or say("greeting_plain", language)}
 
 
 async def thank(context: Context) -> Mapping[str, Any]:
     """Thanks are answered."""
-    return {"text": say("welcome", context.perceived.language)}
+    return {"text": say("thanks", context.perceived.language)}
 
 
 async def feedback(context: Context) -> Mapping[str, Any]:
