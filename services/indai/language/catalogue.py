@@ -15,10 +15,10 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
-from indai.language.scripts import RIGHT_TO_LEFT, base, is_latin
+from indai.language.scripts import RIGHT_TO_LEFT, SCRIPT_OF, base, is_latin
 
 # As the files are named. Hindi alone stands in Latin letters too, since most who type it read it so.
-CATALOGUES = ("en", "hi", "hi-Latn")
+CATALOGUES = (*sorted(SCRIPT_OF), "hi-Latn")
 _BINDING = frozenset({"approval_asked", "approved", "declined", "expired", "link_code", "sign_in_code"})
 _PLACE = re.compile(r"\{(\w+)\}")
 # Isolates what is filled in from the direction around it (UAX #9): a Latin name in a sentence of Urdu, and
@@ -65,9 +65,7 @@ def places(text: str) -> frozenset[str]:
 
 def _chosen(tag: str) -> str:
     language = base(tag) or "en"
-    if language == "hi" and is_latin(tag):
-        return "hi-Latn"
-    return language if language in CATALOGUES else "en"
+    return "hi-Latn" if language == "hi" and is_latin(tag) else language
 
 
 def _filled(text: str, values: Mapping[str, object], *, isolate: bool) -> str:

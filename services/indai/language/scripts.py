@@ -34,6 +34,9 @@ _BLOCKS: tuple[tuple[int, int, str], ...] = (
     (0xAAE0, 0xAAFF, "Mtei"),
 )
 
+# Stops of a sentence that stand in the block of Devanagari and are used with most Indic scripts.
+_SHARED = "।॥"
+
 # The languages of each script; the first is taken when nothing in a text tells them apart.
 BY_SCRIPT: Mapping[str, tuple[str, ...]] = {
     "Deva": ("hi", "mr", "ne", "mai", "kok", "doi", "brx", "sa", "sd", "ks"),
@@ -66,6 +69,8 @@ RIGHT_TO_LEFT = frozenset({"ks", "sd", "ur"})
 def script_of(letter: str) -> str:
     """The script of one character; "" for what has none (digits, marks, pictures)."""
     code = ord(letter)
+    if letter in _SHARED:
+        return ""
     if code < 0x0600:
         return (LATIN if code < 0x0250 else UNKNOWN) if letter.isalpha() else ""
     for first, last, script in _BLOCKS:
