@@ -1,5 +1,5 @@
 """A real Postgres for the tests: one server for the run, a fresh migrated database for each test that
-asks.
+asks. Files are in memory where there is room (`tests.scratch`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from indai.storage.embedded import EmbeddedPostgres, ServerInfo
 from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import open_pool
 
+from tests import scratch
+
+_MADE_SCRATCH = scratch.prepare()
 _TEMPLATE = "migrated"
 _numbers = count(1)
 
@@ -46,11 +49,29 @@ def every_schema() -> list[Schema]:
     return sorted(found, key=lambda schema: (schema.name != "tlog", schema.name))
 
 
+def pytest_unconfigure() -> None:
+    """Workers end before the process that made the directory."""
+    if _MADE_SCRATCH:
+        scratch.remove()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _clusters_are_removed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """As root, a server whose directory Postgres' account can't reach keeps its cluster elsewhere."""
+def _clusters_stay_inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Postgres' own account reaches what tests make; a cluster that it can't reach would lie elsewhere."""
+    base, make = tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp
+    for directory in (base, *base.parents):
+        if directory == Path(tempfile.gettempdir()):
+            break
+        directory.chmod(0o711)
+
+    def mktemp(basename: str, numbered: bool = True) -> Path:
+        made = make(basename, numbered)
+        made.chmod(0o711)
+        return made
+
+    tmp_path_factory.mktemp = mktemp  # type: ignore[method-assign]
     yield
-    discard(tmp_path_factory.getbasetemp())
+    discard(base)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import asyncpg
@@ -105,6 +105,26 @@ async def test_a_killed_server_recovers_at_the_same_address(server_home: Path) -
         assert await ask(info.admin_dsn, "SELECT n FROM kept") == 7
     finally:
         await server.destroy()
+
+
+async def test_a_server_that_ends_while_it_is_prepared_is_asked_again(
+    start_server: Callable[..., EmbeddedPostgres], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is shutting down may still take a connection, and close it in the middle."""
+    prepare, ends = embedded._bootstrap, iter([True, True, False])
+
+    async def cut(superuser: asyncpg.Connection, passwords: Mapping[str, str]) -> None:
+        if next(ends, True):
+            superuser.terminate()
+        await prepare(superuser, passwords)
+
+    monkeypatch.setattr(embedded, "_bootstrap", cut)
+    server = start_server()
+    info = await server.start()
+    assert await ask(info.dsn, "SELECT 7") == 7
+    await server.stop()
+    with pytest.raises(Unavailable, match="ends again and again"):  # but not for ever
+        await server.start()
 
 
 async def test_a_server_whose_owner_was_killed_is_adopted(

@@ -48,8 +48,11 @@ DATABASE = "indai"
 _OWNER_WAIT_S = 5.0
 _READY_WAIT_S = 120.0
 _POLL_S = 0.03
+_BOOTSTRAP_ATTEMPTS = 5
+# How a connection ends whose server dies or is killed.
+_LOST = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError)
 # What connecting meets while a server starts, recovers or goes down.
-_NOT_YET = (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError)
+_NOT_YET = (*_LOST, asyncpg.CannotConnectNowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +160,21 @@ class EmbeddedPostgres:
             )
         _check_version(pgdata)
         server = Launch(binaries, pgdata, account, self._settings, self._data_dir / "postgres.log")
-        socket_dir, superuser = await self._connect(server, passwords[SUPERUSER])
-        try:
-            await _bootstrap(superuser, passwords)
-        finally:
-            await superuser.close()
-        return _server_info(socket_dir, passwords)
+        for _ in range(_BOOTSTRAP_ATTEMPTS):
+            socket_dir, superuser = await self._connect(server, passwords[SUPERUSER])
+            try:
+                await _bootstrap(superuser, passwords)
+            except _LOST:
+                continue  # a dying server took the connection and ended: the next one is asked
+            finally:
+                with contextlib.suppress(*_LOST):
+                    await superuser.close()
+            return _server_info(socket_dir, passwords)
+        raise Unavailable(
+            Reason.DATABASE_UNAVAILABLE,
+            f"Postgres in {self._data_dir} ends again and again.",
+            hint=f"See {server.log}.",
+        )
 
     async def _connect(self, server: Launch, password: str) -> tuple[Path, asyncpg.Connection]:
         """A superuser's connection; launch the server if none runs, wait while one recovers or ends."""
