@@ -26,6 +26,7 @@ SECTIONS = {
         "document": "indai.cli.belongings:document",
         "office": "indai.cli.asking:office",
         "memory": "indai.cli.memory:memory",
+        "connect": "indai.cli.connect:connect",
     },
     "Deal": {
         "meet": "indai.cli.meet:meet",

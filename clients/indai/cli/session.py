@@ -21,6 +21,7 @@ from indai.v1.a2a_pb2_grpc import A2AKeyServiceStub
 from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
+from indai.v1.connections_pb2_grpc import ConnectionServiceStub
 from indai.v1.group_pb2_grpc import GroupServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from indai.v1.asking_pb2_grpc import AskingServiceAsyncStub
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
+    from indai.v1.connections_pb2_grpc import ConnectionServiceAsyncStub
     from indai.v1.group_pb2_grpc import GroupServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
@@ -50,6 +52,7 @@ class Owner:
     sharing: SharingServiceAsyncStub
     asking: AskingServiceAsyncStub
     groups: GroupServiceAsyncStub
+    connections: ConnectionServiceAsyncStub
 
     async def zone(self) -> ZoneInfo:
         """The owner's time zone, as their policy states it."""
@@ -85,6 +88,7 @@ async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
             SharingServiceStub(channel),
             AskingServiceStub(channel),
             GroupServiceStub(channel),
+            ConnectionServiceStub(channel),
         )
 
 

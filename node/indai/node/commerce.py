@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import aiohttp
 import asyncpg
 from aiohttp import web
+from indai.dpi.paylinks import PaymentLinks
 from indai.dpi.razorpay import Provider
 from indai.node import auth
 from indai.node.agents import Agents
@@ -61,10 +62,11 @@ class Commerce:
         engine: Engine,
         secrets: Secrets,
         clock: Callable[[], int],
+        links: PaymentLinks | None = None,
     ) -> tuple[Service, Sequence[web.RouteDef]]:
         """The owners' service, and the routes at which providers call; the pages' worker runs until the end
         of `stack`."""
-        payments = Payments(store, engine, self.accounts, secrets, clock)
+        payments = Payments(store, engine, self.accounts, secrets, clock, links)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         pages = PayPages(store, self.accounts, secrets, Provider(session), engine.changed)
         pages.start()

@@ -35,6 +35,7 @@ from indai.node.commerce import Commerce
 from indai.node.context import Context
 from indai.node.conversation_role import ConversationPlan, Conversations, conversations
 from indai.node.desk_role import desk_service
+from indai.node.dpi_role import DpiPlan, dpi_role
 from indai.node.edge_role import Desk
 from indai.node.effects import Effects
 from indai.node.engine import Engine
@@ -132,6 +133,7 @@ class NodePlan:
     advertise: str
     private_peers: bool
     enrol: Enrol
+    public_url: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             store, agents, engine, effects, policies, exporter, ledger.origin, clock, kinds
         )
         secret = Secrets(plan.data, plan.keystore, os.environ)
-        trade, routes = await commerce.serve(stack, store, agents, engine, secret, clock)
+        public = await stack.enter_async_context(dpi_role(DpiPlan.of(plan, secret, agents, commerce, clock)))
+        trade, routes = await commerce.serve(stack, store, agents, engine, secret, clock, public.desk.links)
         admitted = auth.owners(agents.owner_of_token)
         of_owners = (
             Service(owner_pb2_grpc.add_OwnerServiceServicer_to_server, owners, admitted),
@@ -290,6 +293,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 near.memory is not None,
                 resolver.resolve,
                 clock,
+                public.tools,
+                public.connected,
             )
         )
         talks = await stack.enter_async_context(
@@ -323,6 +328,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     TierServicer(tiers, bindings),
                     operators,
                 ),
+                public.service(),
                 desk_service(plan.pool, sessions, agents, engine, store, clock, by_token),
                 *_llm_services(plan.neighbours.llm, agents, operators),
                 talks.at_the_owners_port(auth.either(admitted, operators)),
@@ -345,7 +351,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 _signer_of(agents, resolver, clock),
                 agents.owner_of_token,
             ),
-            routes,
+            (*routes, *public.routes),
             talks,
             toolbox,
         )

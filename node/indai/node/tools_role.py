@@ -18,7 +18,7 @@ from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
 from indai.tools.people import People, Resolve
 from indai.tools.scoping import Lists, Scoping, read_lists
 from indai.tools.store import CallStore
-from indai.tools.toolbox import NodeToolbox
+from indai.tools.toolbox import Connected, NodeToolbox, nothing_connected
 from indai.tools.values import Tool
 from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
@@ -46,6 +46,8 @@ class ToolsPlan:
     has_memory: bool
     resolve: Resolve
     clock: Callable[[], int]
+    more: Sequence[Tool] = ()
+    connected: Connected = nothing_connected
 
 
 def open_tools(plan: ToolsPlan) -> NodeToolbox:
@@ -55,6 +57,7 @@ def open_tools(plan: ToolsPlan) -> NodeToolbox:
         Meet(desks, people),
         MoveMeeting(desks, people),
         CancelMeeting(desks, people),
+        *plan.more,
     ]
     return NodeToolbox(
         tools,
@@ -63,6 +66,7 @@ def open_tools(plan: ToolsPlan) -> NodeToolbox:
         plan.clock,
         spoken,
         Scoping(_lists(plan.data / FILE)),
+        plan.connected,
     )
 
 
