@@ -1,0 +1,129 @@
+"""`indai connect` against a running node, whose callback and links are at its own HTTP port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from indai.cli.home import Home, Run
+from indai.node.keystore import open_keystore
+from indai.node.secrets import Secrets
+
+from tests.service.dpi.aggregatorserver import API_KEY, OUR_PEM, AggregatorServer, aggregator_config
+from tests.service.dpi.conftest import digilocker_config, serving
+from tests.service.dpi.lockerserver import SECRET, LockerServer
+from tests.service.dpi.test_digilocker import shown
+from tests.service.node.world import Node, world
+from tests.unit.cli.runs import run
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+POLICY = "version: 1\ntimezone: Asia/Kolkata\nrules: []\n"
+ASHA = "ind.ai/asha"
+
+
+@dataclass
+class Place:
+    """A node whose operator has set up DigiLocker and an Account Aggregator, and asha on it."""
+
+    node: Node
+    locker: LockerServer
+    bank: AggregatorServer
+
+    async def does(self, *words: str, exit_code: int = 0) -> Any:
+        """The object that a command prints; it has an event loop of its own, and so a thread."""
+        at = ("--as", ASHA, "--data", str(self.node.data), "--json")
+        result = await asyncio.to_thread(run, *words, *at)
+        assert result.exit_code == exit_code, (result.stdout, result.stderr)
+        printed = result.stdout if exit_code == 0 else result.stderr + result.stdout
+        return json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    base: Path = tmp_path_factory.mktemp("dpi")
+    async with contextlib.AsyncExitStack() as stack:
+        locker, bank = LockerServer(), AggregatorServer()
+        locker.url = await stack.enter_async_context(serving(locker.routes()))
+        bank.url = await stack.enter_async_context(serving(bank.routes()))
+        (base / "node-d").mkdir()
+        config = digilocker_config(locker.url) + aggregator_config(bank.url).removeprefix("version: 1\n")
+        (base / "node-d" / "dpi.yaml").write_text(config)
+        registry = await stack.enter_async_context(world(base))
+        node = await stack.enter_async_context(registry.node("node-d"))
+        secrets = Secrets(node.data, open_keystore(node.data, {}), {})
+        for name, value in {"locker": SECRET, "aa-key": API_KEY, "aa-sign": OUR_PEM}.items():
+            secrets.set(name, value)
+        owner = await node.agent(ASHA, POLICY)
+        home = Home(node.data)
+        home.run_file.write_text(
+            json.dumps(Run(os.getpid(), node.info.node, dict(node.info.addresses)).to_json())
+        )
+        token = home.token_file(ASHA)
+        token.parent.mkdir(exist_ok=True)
+        token.write_text(owner.token)
+        token.chmod(0o600)
+        yield Place(node, locker, bank)
+
+
+async def test_digilocker_is_connected_and_disconnected_by_command(place: Place) -> None:
+    before = (await place.does("connect", "status"))["connections"]
+    assert {each["name"]: (each["available"], each["state"]) for each in before} == {
+        "aa": (True, "live"),
+        "abdm": (False, ""),
+        "digilocker": (True, ""),
+        "razorpay": (False, ""),
+    }
+    url = (await place.does("connect", "digilocker", "--purpose", "To prepare a notice"))["url"]
+    back = place.locker.consent(url)
+    port = place.node.info.addresses["http"].rpartition(":")[2]
+    assert back.startswith(f"http://localhost:{port}/dpi/digilocker/callback?")
+    async with aiohttp.ClientSession() as browser, browser.get(back) as answer:
+        assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-store")
+        code = shown(await answer.text())
+    wrong = await place.does("connect", "digilocker", "--code", "22222222", exit_code=4)
+    assert wrong["error"]["reason"] == "PERMISSION_DENIED"
+    done = await place.does("connect", "digilocker", "--code", code.lower())
+    assert (done["state"], done["account"]) == ("live", "Asha")
+    (consent,) = (await place.does("connect", "consents"))["consents"]
+    assert (consent["kind"], consent["status"], consent["purpose"]) == (
+        "digilocker",
+        "ACTIVE",
+        "To prepare a notice",
+    )
+    assert await place.does("connect", "disconnect", "digilocker") == {"name": "digilocker", "told": True}
+    assert place.locker.refresh == set()
+
+
+async def test_bank_consent_is_asked_for_given_and_revoked_by_command(place: Place) -> None:
+    asked = await place.does("connect", "aa", "asha@testaa", "--purpose", "To check a loan", "--once")
+    assert asked["status"] == "PENDING"
+    (handle,) = place.bank.consents
+    place.bank.approve(handle)
+    hook = f"http://{place.node.info.addresses['http']}/dpi/aa/Consent/Notification"
+
+    told = place.bank.notification("ACTIVE", handle, now=time.time_ns() // 1_000_000)
+    assert await place.bank.tell(hook, told) == 200
+    listed = (await place.does("connect", "consents"))["consents"]
+    assert {each["consent"]: each["status"] for each in listed}[asked["consent"]] == "ACTIVE"
+    ended = await place.does("connect", "revoke", asked["consent"][:8])
+    assert (ended["status"], ended["kind"]) == ("REVOKED", "aa")
+
+
+async def test_razorpay_needs_an_address_and_then_makes_pages(place: Place) -> None:
+    refused = await place.does("connect", "razorpay", "--key", "vault:razorpay-key", exit_code=3)
+    assert refused["error"]["reason"] == "NOT_FOUND"
+    await place.does("pay", "account", "--address", "upi:asha@okbank")
+    found = await place.does("connect", "razorpay", "--key", "vault:razorpay-key")
+    assert (found["payee"], found["provider_url"]) == ("upi:asha@okbank", "https://api.razorpay.com")
+    listed = (await place.does("connect", "status"))["connections"]
+    assert {each["name"]: each["available"] for each in listed}["razorpay"]
