@@ -359,6 +359,6 @@ def _stale() -> Refused:
 def _gone() -> Refused:
     return Refused(
         Reason.UNAUTHENTICATED,
-        "DigiLocker does not let us in any more: you ended it there, or it has expired.",
+        "DigiLocker does not let us in any more: please connect it again.",
         hint=_AGAIN,
     )

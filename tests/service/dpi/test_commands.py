@@ -7,17 +7,23 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import asyncpg
 import pytest
 import pytest_asyncio
 from indai.cli.home import Home, Run
 from indai.node.keystore import open_keystore
 from indai.node.secrets import Secrets
+from indai.node.tools_role import ToolsPlan, open_tools
+from indai.storage.pool import transaction
+from indai.tools.toolbox import NodeToolbox
+from indai.tools.values import Caller, Outcome, Status, unheard
 
 from tests.service.dpi.aggregatorserver import API_KEY, OUR_PEM, AggregatorServer, aggregator_config
 from tests.service.dpi.conftest import digilocker_config, serving
@@ -38,6 +44,15 @@ class Place:
     node: Node
     locker: LockerServer
     bank: AggregatorServer
+    toolbox: NodeToolbox
+    pool: asyncpg.Pool
+
+    async def call(self, name: str, **arguments: Any) -> Outcome:
+        """A tool of the node's own toolbox, as the owner's agent calls it."""
+        caller = Caller(
+            "personal", "own", ASHA, "s1", ASHA, "private", "web", verified=True, turn=uuid.uuid4().hex
+        )
+        return await self.toolbox.call(caller, [name], name, arguments, unheard)
 
     async def does(self, *words: str, exit_code: int = 0) -> Any:
         """The object that a command prints; it has an event loop of its own, and so a thread."""
@@ -59,6 +74,9 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         config = digilocker_config(locker.url) + aggregator_config(bank.url).removeprefix("version: 1\n")
         (base / "node-d" / "dpi.yaml").write_text(config)
         registry = await stack.enter_async_context(world(base))
+        opened: list[tuple[NodeToolbox, asyncpg.Pool]] = []
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr("indai.node.node_role.open_tools", _watching(opened))
         node = await stack.enter_async_context(registry.node("node-d"))
         secrets = Secrets(node.data, open_keystore(node.data, {}), {})
         for name, value in {"locker": SECRET, "aa-key": API_KEY, "aa-sign": OUR_PEM}.items():
@@ -72,7 +90,17 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         token.parent.mkdir(exist_ok=True)
         token.write_text(owner.token)
         token.chmod(0o600)
-        yield Place(node, locker, bank)
+        yield Place(node, locker, bank, *opened[0])
+
+
+def _watching(opened: list[tuple[NodeToolbox, asyncpg.Pool]]) -> Callable[[ToolsPlan], NodeToolbox]:
+    """Opens the node's toolbox as ever, and shows it to the test."""
+
+    def open_and_keep(plan: ToolsPlan) -> NodeToolbox:
+        opened.append((open_tools(plan), plan.pool))
+        return opened[-1][0]
+
+    return open_and_keep
 
 
 async def test_digilocker_is_connected_and_disconnected_by_command(place: Place) -> None:
@@ -117,6 +145,36 @@ async def test_bank_consent_is_asked_for_given_and_revoked_by_command(place: Pla
     assert {each["consent"]: each["status"] for each in listed}[asked["consent"]] == "ACTIVE"
     ended = await place.does("connect", "revoke", asked["consent"][:8])
     assert (ended["status"], ended["kind"]) == ("REVOKED", "aa")
+
+
+async def test_the_node_s_own_toolbox_connects_lists_and_pulls_and_keeps_no_link(place: Place) -> None:
+    offered = {spec.name for spec in place.toolbox.specs()}
+    assert {"digilocker-pull", "aa-fetch", "abdm-lookup", "create-payment-link", "split-payment"} <= offered
+    assert (await place.call("digilocker-list")).code == "NEEDS_INTEGRATION"
+    assert (
+        await place.call("abdm-lookup", address="a.b@abdm", purpose="A visit")
+    ).code == "NEEDS_INTEGRATION"
+    begun = await place.call("digilocker-connect", purpose="To prepare a notice")
+    async with (
+        aiohttp.ClientSession() as browser,
+        browser.get(place.locker.consent(begun.result["url"])) as answer,
+    ):
+        code = shown(await answer.text())
+    assert (await place.call("digilocker-connect", code=code)).status is Status.DONE
+    (listed, *_) = (await place.call("digilocker-list")).result["documents"]
+    pulled = await place.call("digilocker-pull", reference=listed["reference"])
+    link = pulled.result["link"]
+    async with aiohttp.ClientSession() as browser, browser.get(link) as answer:
+        assert (answer.status, await answer.read()) == (200, b"%PDF-1.7 marks of Asha")
+    place.locker.access, place.locker.refresh = set(), set()
+    lost = await place.call("digilocker-pull", reference=listed["reference"])
+    assert (lost.code, "connect it again" in lost.words) == ("UNAUTHENTICATED", True)
+    async with transaction(place.pool, [ASHA]) as connection:
+        rows = await connection.fetch("SELECT t::text FROM tools.tool_calls t")
+    kept = "\n".join(row[0] for row in rows)
+    assert "digilocker-pull" in kept
+    for secret in (link.rpartition("/")[2], code, begun.result["url"].partition("state=")[2][:30]):
+        assert secret not in kept
 
 
 async def test_razorpay_needs_an_address_and_then_makes_pages(place: Place) -> None:
