@@ -47,6 +47,7 @@ class Limits:
     pair_every_s: float
     pair_burst: int
     window_h: int = 0  # hours after a person's last message in which anything may be sent; 0: always
+    receipts: bool = False  # the provider tells what became of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +278,10 @@ def forged(account: Account) -> Refused:
 
 def text_of(value: Any, limit: int = MAX_TEXT) -> str:
     """A string's first `limit` characters; nothing for whatever is no string."""
-    # A lone surrogate is no text: protobuf refuses it.
-    return value[:limit].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    # A lone surrogate is no text for protobuf, and a NUL none for the database.
+    return value[:limit].replace("\x00", "").encode("utf-8", "replace").decode()
 
 
 def an_object(value: Any) -> Json:

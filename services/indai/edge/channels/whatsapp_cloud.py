@@ -91,6 +91,7 @@ class WhatsAppCloud:
         pair_every_s=6,
         pair_burst=5,
         window_h=24,
+        receipts=True,
     )
     hosts = ("lookaside.fbsbx.com", ".whatsapp.net", ".fbcdn.net")
     thinks_every_s = 20.0  # the indicator goes out after 25
