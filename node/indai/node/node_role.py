@@ -290,7 +290,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 plan.data,
                 of_owners,
                 near.registry,
-                near.memory is not None,
+                near.memory,
                 resolver.resolve,
                 clock,
                 public.tools,

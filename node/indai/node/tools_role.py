@@ -14,7 +14,7 @@ from indai.node.service import Service
 from indai.protocol.errors import InvalidInput, Reason
 from indai.tools.approvals import Approvals
 from indai.tools.desk import Desk, Desks
-from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
+from indai.tools.intents.table import intents, remembering
 from indai.tools.people import People, Resolve
 from indai.tools.scoping import Lists, Scoping, read_lists
 from indai.tools.store import CallStore
@@ -24,12 +24,12 @@ from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.group_pb2_grpc import GroupServiceStub
-from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
 
 if TYPE_CHECKING:
     import asyncpg
+    from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 FILE: Final = "tools.yaml"
@@ -43,7 +43,7 @@ class ToolsPlan:
     data: Path
     services: Sequence[Service]
     registry: RegistryServiceAsyncStub
-    has_memory: bool
+    memory: MemoryServiceAsyncStub | None
     resolve: Resolve
     clock: Callable[[], int]
     more: Sequence[Tool] = ()
@@ -53,12 +53,9 @@ class ToolsPlan:
 def open_tools(plan: ToolsPlan) -> NodeToolbox:
     """The toolbox. Raises InvalidInput for a file of lists that can't be used."""
     desks, people = _desks(plan), People(plan.resolve)
-    tools: list[Tool] = [
-        Meet(desks, people),
-        MoveMeeting(desks, people),
-        CancelMeeting(desks, people),
-        *plan.more,
-    ]
+    tools: list[Tool] = [*intents(desks, people, spoken), *plan.more]
+    if plan.memory is not None:
+        tools += remembering(plan.memory)
     return NodeToolbox(
         tools,
         CallStore(plan.pool),
@@ -101,7 +98,6 @@ def _desk(channel: Any, plan: ToolsPlan) -> Desk:
         CalendarServiceStub(channel),
         CommerceServiceStub(channel),
         plan.registry,
-        MemoryServiceStub(channel) if plan.has_memory else None,
     )
 
 

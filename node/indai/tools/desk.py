@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
     from indai.v1.group_pb2_grpc import GroupServiceAsyncStub
-    from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
     from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
@@ -34,7 +33,7 @@ _REQUESTS: Final = UUID("5b0e8f43-4d0e-5e31-9f2f-4b1f6a3b7c11")
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """The services of one owner, who is the caller of each. `memory` is None without a memory role."""
+    """The services of one owner, who is the caller of each."""
 
     owner: OwnerServiceAsyncStub
     groups: GroupServiceAsyncStub
@@ -43,7 +42,6 @@ class Desk:
     calendars: CalendarServiceAsyncStub
     commerce: CommerceServiceAsyncStub
     registry: RegistryServiceAsyncStub
-    memory: MemoryServiceAsyncStub | None
 
 
 Desks = Callable[[str], Desk]

@@ -47,7 +47,7 @@ class Caller:
     talks (the owner at the private door); `door` is private, public or distribution. `turn` makes what is
     done once: the same turn and arguments again are the same act. `autonomy` and `approvals` are the AGENT
     tier's; `session_tools` narrows this session, None does not. `context`: what the model that wishes the
-    call has read: `UNTRUSTED` words of outsiders, `PRIVATE` facts of the owner.
+    call has read: `UNTRUSTED` words of outsiders, `PRIVATE` facts of the owner. `team` and `human` are slugs.
     """
 
     tenant: str
@@ -66,6 +66,8 @@ class Caller:
     approvals: frozenset[str] = frozenset()
     session_tools: frozenset[str] | None = None
     context: frozenset[Touch] = frozenset()
+    team: str = ""
+    human: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from indai.tools.values import Status
 from indai.v1 import owner_pb2
 
 from tests.service.node.conftest import Pair
-from tests.service.node.tooling import Talk, desk_of, people, talk
+from tests.service.tooling import Talk, desk_of, people, talk
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -40,7 +40,6 @@ def desk_of(world: World, node: Node, owner: Owner) -> Desk:
         CalendarServiceStub(channel),
         CommerceServiceStub(channel),
         world.stub(),
-        None,
     )
 
 

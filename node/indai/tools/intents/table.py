@@ -1,0 +1,43 @@
+"""The tools of intents and of memory, made for a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from indai.tools.desk import Desks
+from indai.tools.intents.asking import Ask, Request
+from indai.tools.intents.knowing import Agenda, FindPeople, FreeTime, Threads
+from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
+from indai.tools.intents.remembering import Forget, Recall, Remember, SearchKnowledge
+from indai.tools.intents.sharing import AskFor, Share
+from indai.tools.intents.trade import Book, Pay
+from indai.tools.normalise import Money
+from indai.tools.people import People
+from indai.tools.values import Tool
+
+if TYPE_CHECKING:
+    from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
+
+
+def intents(desks: Desks, people: People, money: Money) -> tuple[Tool, ...]:
+    """What an owner's agent can do with others, and what it can see of the owner's own."""
+    return (
+        Meet(desks, people),
+        MoveMeeting(desks, people),
+        CancelMeeting(desks, people),
+        AskFor(desks, people),
+        Ask(desks, people),
+        Share(desks, people),
+        Request(desks, people),
+        Pay(desks, people, money),
+        Book(desks, people, money),
+        FindPeople(desks, people),
+        Agenda(desks),
+        FreeTime(desks),
+        Threads(desks, people),
+    )
+
+
+def remembering(memory: MemoryServiceAsyncStub) -> tuple[Tool, ...]:
+    """What needs a memory role."""
+    return Remember(memory), Recall(memory), Forget(memory), SearchKnowledge(memory)

@@ -1,0 +1,69 @@
+"""Paying and booking as tools: what is agreed is what the owner read, to the paisa."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import pytest
+import pytest_asyncio
+from indai.node.kinds.money import spoken
+from indai.storage.pool import open_pool
+from indai.tools.intents.table import intents
+from indai.tools.values import Status
+
+from tests.service.node.conftest import Pair
+from tests.service.node.trade import BUYERS, SELLERS, Trader
+from tests.service.tooling import Talk, desk_of, people, talk
+
+
+@dataclass
+class Street:
+    """A shop on node-b, and a buyer on node-a with tools."""
+
+    shop: Trader
+    buyer: Talk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def street(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[Street]:
+    shop = Trader(await pair.b.agent("ind.ai/lamps", SELLERS), pair.b)
+    await shop.is_paid_at()
+    await shop.stocks("lamp-7", 5, price_minor=50_000, currency="INR")
+    buyer = await pair.a.agent("ind.ai/buyer", BUYERS)
+    pool = await open_pool(shared_database[0], max_size=2)
+    desk = desk_of(pair.world, pair.a, buyer)
+    yield Street(shop, talk(pool, buyer, intents(lambda _: desk, people(pair.world), spoken)))
+    await pool.close()
+
+
+async def test_a_payment_asks_first_and_gives_the_link_to_pay_by(street: Street) -> None:
+    name, arguments = street.buyer.wish("Pay ₹1,500 to lamps")
+    caller = replace(street.buyer.caller(), approvals=frozenset({"pay"}))
+    asked = await street.buyer.call(name, arguments, caller)
+    assert asked.status is Status.NEEDS_APPROVAL
+    assert asked.approval is not None
+    assert asked.approval.terms.startswith("Pay ind.ai/lamps ₹1,500.00")
+    paid = await street.buyer.box.answer(street.buyer.caller(), asked.approval.code, approve=True)
+    assert (paid.result["state"], paid.result["amount_minor"]) == ("agreed", 150_000), paid
+    assert paid.result["pay_link"].startswith("upi://pay?")
+
+
+@pytest.mark.parametrize("rupees", [0, -5, 10.005, 1e15, "100"])
+async def test_an_amount_that_is_none_is_refused(street: Street, rupees: object) -> None:
+    outcome = await street.buyer.call("pay", {"with": "lamps", "rupees": rupees})
+    assert outcome.status is Status.FAILED
+    assert outcome.code in ("BAD_ARGUMENTS", "INVALID_ARGUMENT")
+
+
+async def test_above_the_owners_budget_nothing_is_agreed(street: Street) -> None:
+    outcome = await street.buyer.call("pay", {"with": "lamps", "rupees": 5000.01})
+    assert outcome.status is Status.FAILED or outcome.result["state"] == "refused", outcome
+    assert "pay_link" not in outcome.result
+
+
+async def test_something_is_booked_at_its_price(street: Street) -> None:
+    booked = await street.buyer.call("book", {"with": "lamps", "item": "lamp-7", "quantity": 2})
+    assert booked.result["state"] == "agreed", booked
+    dear = await street.buyer.call("book", {"with": "lamps", "item": "lamp-7", "max_rupees": 10})
+    assert dear.status is Status.FAILED or dear.result["state"] != "agreed"
