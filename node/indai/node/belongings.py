@@ -15,6 +15,7 @@ from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason
 from indai.protocol.forms import check_name, check_text, check_token
 from indai.protocol.kinds.share import MAX_CONTENT, MAX_DOCUMENT, MAX_FIELD, check_media_type
 from indai.storage.pool import transaction
+from indai.tools.identity import refuse_aadhaar
 
 MAX_VALUE = 4_096
 MAX_FIELDS, MAX_DOCUMENTS, MAX_TAGS = 200, 500, 20
@@ -52,11 +53,12 @@ class Belongings:
         self._clock = clock
 
     async def set_field(self, owner: str, name: str, value: str, tags: Sequence[str]) -> Belonging:
-        """Add or replace a profile field. Raises InvalidInput."""
+        """Add or replace a profile field. Raises InvalidInput, Refused for an Aadhaar number."""
         _check(name, MAX_FIELD, tags, is_field=True)
         data = value.encode()
         if not 0 < len(data) <= MAX_VALUE:
             raise _wrong("value", f"A profile field has 1 to {MAX_VALUE} bytes, not {len(data)}.")
+        refuse_aadhaar({name.replace("-", " "): value}, "The field")
         item = f"profile/{name}"
         sealed = self._keystore.seal(data, _context(owner, item))
         async with transaction(self._pool, [owner]) as connection:
@@ -76,7 +78,7 @@ class Belongings:
     async def put_document(
         self, owner: str, name: str, title: str, media_type: str, content: bytes, tags: Sequence[str]
     ) -> Belonging:
-        """Add or replace a document. Raises InvalidInput."""
+        """Add or replace a document. Raises InvalidInput, Refused for a text with an Aadhaar number."""
         _check(name, MAX_DOCUMENT, tags, is_field=False)
         try:
             check_text("title", title, MAX_TITLE, required=True)
@@ -85,6 +87,8 @@ class Belongings:
             raise _wrong("document", error.message) from None
         if not 0 < len(content) <= MAX_CONTENT:
             raise _wrong("content", f"A document has 1 to {MAX_CONTENT} bytes, not {len(content)}.")
+        if media_type.startswith("text/"):  # of others, what is written on a page is not read
+            refuse_aadhaar([title, content.decode("utf-8", "replace")], "The document")
         item = f"document/{name}"
         sealed = self._keystore.seal(content, _context(owner, item))
         async with transaction(self._pool, [owner]) as connection:

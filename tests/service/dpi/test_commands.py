@@ -185,3 +185,14 @@ async def test_razorpay_needs_an_address_and_then_makes_pages(place: Place) -> N
     assert (found["payee"], found["provider_url"]) == ("upi:asha@okbank", "https://api.razorpay.com")
     listed = (await place.does("connect", "status"))["connections"]
     assert {each["name"]: each["available"] for each in listed}["razorpay"]
+
+
+async def test_profile_and_documents_take_no_aadhaar_number(place: Place, tmp_path: Path) -> None:
+    paper = tmp_path / "form.txt"
+    paper.write_text("Name: Asha. Aadhaar no: 2999 2849 6545.")
+    for words in (("profile", "set", "aadhaar-number", "299928496545"), ("document", "add", str(paper))):
+        refused = await place.does(*words, exit_code=3)
+        assert refused["error"]["reason"] == "POLICY_DENIED"
+        assert "6545" not in str(refused)
+    paper.write_text("Name: Asha. Order no: 2999 2849 6545.")
+    await place.does("document", "add", str(paper))
