@@ -20,8 +20,12 @@ USE: Final = "Use only this; say so if it does not answer."
 
 def reflected(outcome: Outcome) -> str:
     """A result as the model reads it: a sentence, then the key facts."""
-    lines = [outcome.words] if outcome.words else []
-    lines += [f"{each.label}: {_shown(each)}" for each in key_facts(outcome.fields)]
+    lines = [_words(outcome)] if outcome.words else []
+    lines += [
+        f"{each.label}: {_shown(each)}"
+        for each in key_facts(outcome.fields)
+        if each.untrusted or each.text not in outcome.words
+    ]
     if outcome.status is Status.RUNNING:
         lines.append("It goes on in the background; the person is told when it ends.")
     if not lines:
@@ -64,6 +68,14 @@ def _collect(value: object, found: set[str]) -> None:
     elif isinstance(value, list):
         for each in value[:100]:
             _collect(each, found)
+
+
+def _words(outcome: Outcome) -> str:
+    """The tool's own sentence; one that repeats an outsider is quoted as a whole."""
+    theirs = (each.text.strip("“”… ") for each in outcome.fields if each.untrusted)
+    if any(each and each in " ".join(outcome.words.split()) for each in theirs):
+        return f"someone outside wrote {json.dumps(outcome.words[:_MAX_VALUE], ensure_ascii=False)}"
+    return outcome.words
 
 
 def _shown(found: Field) -> str:

@@ -1,0 +1,221 @@
+"""What a turn makes of providers that fail, tools that fail, odd messages, and a node that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from indai.storage.pool import transaction
+from indai.v1 import conversation_pb2 as pb
+from indai.v1 import llm_pb2
+
+from tests.conftest import Database
+from tests.service.llm.upstream import Reply, Upstream
+from tests.service.runtime.cell import ALICE, Cell, Heard, cell, owner
+from tests.service.runtime.gear import Told, one_provider
+
+QUESTION = "Which paint lasts longest outside?"
+
+
+async def row(here: Cell, heard: Heard) -> dict[str, object]:
+    """The turn's row, as who looks for the cause finds it."""
+    async with transaction(here.pool, (ALICE,)) as connection:
+        found = await connection.fetchrow(
+            "SELECT ending, reason, cost_micros, trace, stage_ms FROM runtime.turns WHERE id = $1::uuid",
+            heard.turn_id,
+        )
+    assert found is not None
+    return {**found, "trace": json.loads(found["trace"]), "stage_ms": json.loads(found["stage_ms"])}
+
+
+async def spent(here: Cell) -> int:
+    listed = await here.llm.ListCosts(
+        llm_pb2.ListCostsRequest(scope=llm_pb2.LlmScope(tenant="personal", owner=ALICE))
+    )
+    return sum(each.cost_micros for each in listed.costs)
+
+
+async def first_part(here: Cell, message: pb.InboundMessage, name: str) -> tuple[str, asyncio.Task[Heard]]:
+    """Say something in the background; returns when an event of this kind has come."""
+    came, turn = asyncio.Event(), ""
+
+    async def listen() -> Heard:
+        nonlocal turn
+        heard = Heard()
+        async for response in here.stub.SendMessage(pb.SendMessageRequest(message=message)):
+            if response.HasField("event"):
+                heard.events.append(response.event)
+                turn = response.event.turn_id
+                if response.event.WhichOneof("event") == name:
+                    came.set()
+        return heard
+
+    task = asyncio.create_task(listen())
+    await asyncio.wait({asyncio.ensure_future(came.wait()), task}, return_when=asyncio.FIRST_COMPLETED)
+    return turn, task
+
+
+async def watched(here: Cell, turn: str) -> Heard:
+    request = pb.WatchTurnRequest(turn_id=turn, sender=owner(ALICE, "").sender)
+    return Heard([each.event async for each in here.stub.WatchTurn(request) if each.HasField("event")])
+
+
+async def test_what_a_killed_node_left_is_answered_by_the_next(database: Database) -> None:
+    async with Upstream("openai", [Reply(hang_at=0), Reply(text=("Oil paint.",))]).serving() as up:
+        async with cell(database.pool, config=one_provider(up), epoch=1) as here:
+            turn, task = await first_part(here, owner(ALICE, QUESTION), "accepted")
+            await up.asked.wait()
+            task.cancel()
+        async with cell(database.pool, config=one_provider(up), epoch=2) as there:
+            heard = await watched(there, turn)
+            assert heard.text == "Oil paint."
+            assert [each.seq for each in heard.events] == list(range(1, len(heard.events) + 1))
+
+
+async def test_a_half_said_answer_of_a_killed_node_ends_with_words(database: Database) -> None:
+    half = Reply(text=("It is oil paint. ", "And more"), hang_at=3)
+    async with Upstream("openai", [half]).serving() as up:
+        async with cell(database.pool, config=one_provider(up), epoch=1) as here:
+            turn, task = await first_part(here, owner(ALICE, QUESTION), "sentence")
+            task.cancel()
+        async with cell(database.pool, config=one_provider(up), epoch=2) as there:
+            heard = await watched(there, turn)
+        assert heard.text.startswith("It is oil paint. I was interrupted")
+        assert heard.finished.reason == "INTERRUPTED"
+        assert len(up.seen) == 1
+
+
+async def test_a_message_that_kills_its_node_does_so_only_twice(database: Database) -> None:
+    async with Upstream("openai", [Reply(hang_at=0)]).serving() as up:
+        async with cell(database.pool, config=one_provider(up), epoch=1) as here:
+            turn, task = await first_part(here, owner(ALICE, QUESTION), "accepted")
+            await up.asked.wait()
+            task.cancel()
+        up.asked.clear()
+        async with cell(database.pool, config=one_provider(up), epoch=2):
+            await up.asked.wait()
+        async with cell(database.pool, config=one_provider(up), epoch=3) as there:
+            assert (await watched(there, turn)).finished.reason == "INTERRUPTED"
+
+
+async def test_stopping_a_turn_keeps_what_was_said_and_hangs_up_on_the_provider(database: Database) -> None:
+    half = Reply(text=("It is oil paint. ", "And more"), hang_at=3)
+    async with (
+        Upstream("openai", [half, Reply()]).serving() as up,
+        cell(database.pool, config=one_provider(up)) as here,
+    ):
+        turn, task = await first_part(here, owner(ALICE, QUESTION), "sentence")
+        stop = pb.StopTurnRequest(turn_id=turn, sender=owner(ALICE, "").sender)
+        assert (await here.stub.StopTurn(stop)).stopped
+        heard = await task
+        await asyncio.wait_for(up.aborted.wait(), 10)
+        assert (heard.finished.stopped, heard.text) == (True, "It is oil paint.")
+        assert not (await here.stub.StopTurn(stop)).stopped
+        assert (await here.say(owner(ALICE, QUESTION))).text == "Hello there"  # the session goes on
+
+
+@pytest.mark.parametrize(
+    "bad", [Reply(status=500), Reply(raw_event=True, cut_after=1), Reply(status=401), Reply(cut_after=0)]
+)
+async def test_without_a_model_the_person_is_told_and_nothing_is_billed(
+    database: Database, bad: Reply
+) -> None:
+    async with (
+        Upstream("openai", [bad]).serving() as up,
+        cell(database.pool, config=one_provider(up)) as here,
+    ):
+        heard = await here.say(owner(ALICE, QUESTION))
+        assert heard.finished.degraded
+        assert "try again" in heard.text
+        assert "SECRET" not in heard.text
+        kept = await row(here, heard)
+        assert (kept["ending"], kept["reason"], kept["cost_micros"]) == ("degraded", "PROVIDER_FAILED", 0)
+        assert await spent(here) == 0
+
+
+async def test_a_stream_that_breaks_leaves_what_was_said(database: Database) -> None:
+    broken = Reply(text=("It is oil paint. ", "Or else"), cut_after=3)
+    async with (
+        Upstream("openai", [broken]).serving() as up,
+        cell(database.pool, config=one_provider(up)) as here,
+    ):
+        heard = await here.say(owner(ALICE, QUESTION))
+        assert heard.text.startswith("It is oil paint.")
+        assert (await row(here, heard))["trace"]["problems"]  # type: ignore[index]
+
+
+def calls(name: str, arguments: str = '{"query": "paint"}') -> Reply:
+    return Reply(text=(), call=(name, arguments))
+
+
+@pytest.mark.parametrize(
+    "bad", [calls("fly-to-moon"), calls("search-kb", '{"query": 7}'), calls("search-kb", '{"query"')]
+)
+async def test_a_call_that_cannot_be_run_is_told_to_the_model_and_not_run(
+    database: Database, bad: Reply
+) -> None:
+    tool = Told()
+    async with (
+        Upstream("openai", [bad, Reply(text=("I can't look that up.",))]).serving() as up,
+        cell(database.pool, tools=[tool], config=one_provider(up)) as here,
+    ):
+        heard = await here.say(owner(ALICE, QUESTION))
+        assert heard.text == "I can't look that up."
+        assert tool.asked == []
+        assert '\\"ok\\": false' in up.seen[-1].raw.decode()
+
+
+async def test_a_model_that_calls_for_ever_is_stopped_after_four_rounds(database: Database) -> None:
+    replies = [calls("search-kb", json.dumps({"query": f"paint {number}"})) for number in range(9)]
+    tool = Told()
+    async with (
+        Upstream("openai", replies).serving() as up,
+        cell(database.pool, tools=[tool], config=one_provider(up)) as here,
+    ):
+        heard = await here.say(owner(ALICE, QUESTION))
+        assert len(tool.asked) == 4
+        assert "steps I may take" in heard.text
+
+
+async def test_a_tool_that_fails_twice_ends_the_turn_in_words(database: Database) -> None:
+    replies = [calls("search-kb", json.dumps({"query": f"paint {number}"})) for number in range(9)]
+    async with (
+        Upstream("openai", replies).serving() as up,
+        cell(database.pool, tools=[Told(fails=9)], config=one_provider(up)) as here,
+    ):
+        heard = await here.say(owner(ALICE, QUESTION))
+        assert "search kb does not work" in heard.text
+        assert [each.failed for each in heard.tools if each.done] == [True, True]
+
+
+async def test_the_model_gets_key_facts_and_never_raw_results(database: Database) -> None:
+    tool = Told(answer={"summary": "Oil paint lasts ten years.", "internal": {"a": [1]}})
+    async with (
+        Upstream("openai", [calls("search-kb"), Reply(text=("Ten years.",))]).serving() as up,
+        cell(database.pool, tools=[tool], config=one_provider(up)) as here,
+    ):
+        assert (await here.say(owner(ALICE, QUESTION))).text == "Ten years."
+        seen = up.seen[-1].raw.decode()
+        assert "Use only this" in seen
+        assert '{\\"a\\": [1]}' not in seen
+        assert seen.count("Oil paint lasts ten years.") == 2  # its section, and the tool's message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "without text"),
+        ("   \n ", "without text"),
+        ("paint " * 16_000, "at most 20,000"),
+        ("मुझे paint வேண்டும் 🎨 urgently", ""),
+    ],
+)
+async def test_odd_messages_get_a_clear_answer(database: Database, text: str, words: str) -> None:
+    async with cell(database.pool) as here:
+        heard = await here.say(owner(ALICE, text))
+        assert heard.text
+        assert words in heard.text
+        kept = await row(here, heard)
+        assert kept["ending"] == "answered"
+        assert "total" in kept["stage_ms"]  # type: ignore[operator]
