@@ -207,7 +207,7 @@ async def test_the_model_gets_key_facts_and_never_raw_results(database: Database
     [
         ("", "without text"),
         ("   \n ", "without text"),
-        ("paint " * 16_000, "at most 20,000"),
+        ("Which paint is the best one for my house? " * 1_000, "at most 20,000"),
         ("मुझे paint வேண்டும் 🎨 urgently", ""),
     ],
 )
