@@ -67,6 +67,7 @@ SECTIONS = {
         "binding": "indai.cli.tiers:binding",
     },
     "Speak with others": {
+        "channel": "indai.cli.channel:channel",
         "a2a": "indai.cli.a2a:a2a",
         "mcp": "indai.cli.mcp:mcp",
     },

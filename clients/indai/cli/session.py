@@ -20,6 +20,7 @@ from indai.v1 import calendar_pb2
 from indai.v1.a2a_pb2_grpc import A2AKeyServiceStub
 from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
+from indai.v1.channels_pb2_grpc import ChannelServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.connections_pb2_grpc import ConnectionServiceStub
 from indai.v1.group_pb2_grpc import GroupServiceStub
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from indai.v1.a2a_pb2_grpc import A2AKeyServiceAsyncStub
     from indai.v1.asking_pb2_grpc import AskingServiceAsyncStub
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
+    from indai.v1.channels_pb2_grpc import ChannelServiceAsyncStub
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
     from indai.v1.connections_pb2_grpc import ConnectionServiceAsyncStub
     from indai.v1.group_pb2_grpc import GroupServiceAsyncStub
@@ -105,6 +107,13 @@ async def a2a_key_session(home: Home, acting: str) -> AsyncIterator[A2AKeyServic
     handle = home.owner(acting)
     async with await owner_channel(home.running(), home.owner_token(handle)) as channel:
         yield A2AKeyServiceStub(channel)
+
+
+@contextlib.asynccontextmanager
+async def channel_session(home: Home) -> AsyncIterator[ChannelServiceAsyncStub]:
+    """The operator's service for channels."""
+    async with await owner_channel(home.running(), home.operator_token()) as channel:
+        yield ChannelServiceStub(channel)
 
 
 @contextlib.asynccontextmanager

@@ -39,6 +39,7 @@ from indai.ledger.vault import Vault
 from indai.llm.openai_api import MAX_BODY as OPENAI_MAX_BODY
 from indai.llm.openai_api import openai_routes
 from indai.node import auth
+from indai.node.channels_role import ChannelsPlan, ChannelsRole, channels_role
 from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
 from indai.node.edge_role import EdgePlan, check_loopback, edge_role
@@ -328,7 +329,9 @@ class _Process:
         self._routes += role.routes
         await self._serve("a2a", role.services)
         if self._node is not None:
-            await self._serve("owner", (*self._node.owner_services, *role.owner_services))
+            channels = await self._start_channels(self._node)
+            await self._serve("owner", (*self._node.owner_services, *role.owner_services, channels.service))
+            self._routes += channels.routes
             self._routes += web_role(
                 WebPlan(
                     self._pool,
@@ -338,6 +341,21 @@ class _Process:
                     self._local["owner"],
                 )
             ).routes
+
+    async def _start_channels(self, node: NodeRole) -> ChannelsRole:
+        """Messengers, in front of the conversations of this process's node."""
+        plan = ChannelsPlan(
+            self._pool,
+            node.conversations.stub,
+            Secrets(self._settings.data, self._keystore, os.environ),
+            self._keystore,
+            await DatabaseClock.start(self._pool),
+            self._settings.data,
+            self._settings.node_handle.partition("/")[0],
+            lambda: self._place().url,
+            node.operators,
+        )
+        return await self._stack.enter_async_context(channels_role(plan))
 
     def _places(self) -> Places:
         url = self._settings.public_url or f"http://{self.addresses['http']}"

@@ -148,6 +148,7 @@ class NodeRole:
     routes: Sequence[web.RouteDef]
     conversations: Conversations
     toolbox: NodeToolbox
+    operators: auth.Authenticate
 
 
 @contextlib.asynccontextmanager
@@ -354,6 +355,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             (*routes, *public.routes),
             talks,
             toolbox,
+            operators,
         )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from indai.a2a.store import SCHEMA as A2A
 from indai.client.addresses import parse_address
+from indai.edge.accounts import SCHEMA as EDGE
 from indai.ledger.entries import SCHEMA as LEDGER
 from indai.node.settings import Settings
 from indai.node.store import SCHEMA as NODE
@@ -41,7 +42,7 @@ SCHEMAS: dict[str, tuple[Schema, ...]] = {
     "memory": (MEMORY,),
     "node": (TLOG, LEDGER, NODE, RUNTIME, TOOLS, DPI, WEB),
     "witness": (),
-    "edge": (A2A, WEB),
+    "edge": (A2A, WEB, EDGE),
 }
 NEEDS = {
     "registry": (),
@@ -53,7 +54,7 @@ NEEDS = {
     "witness": (),
     "edge": (),
 }
-ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, TOOLS, DPI, WEB, A2A)
+ORDER = (TLOG, REGISTRY, POLICY, LEDGER, LLM, MEMORY, NODE, RUNTIME, TOOLS, DPI, WEB, A2A, EDGE)
 """Schemas as they are migrated: the log comes first, since what builds on it calls its functions."""
 
 

@@ -1,0 +1,130 @@
+"""From a signed webhook to a commitment on two nodes and the answer on the messenger, all parts real but the
+provider's own server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from indai.client.channels import plain_channel
+from indai.node.keystore import open_keystore
+from indai.node.secrets import Secrets
+from indai.protocol.errors import Refused
+from indai.v1 import channels_pb2, owner_pb2
+from indai.v1 import conversation_pb2 as pb
+from indai.v1.channels_pb2_grpc import ChannelServiceStub
+from indai.v1.conversation_pb2_grpc import ConversationServiceStub
+
+from tests.service.edge.provider import Provider
+from tests.service.node.conftest import ALICES, BOBS
+from tests.service.node.world import Node, Owner, world
+from tests.unit.edge.accounts import ACCOUNTS, signed
+from tests.unit.edge.webhooks import tg, wa, wa_message
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Street:
+    """alice's node with its channels, bob's beside it, and the provider of both messengers."""
+
+    def __init__(self, a: Node, alice: Owner, bob: Owner, provider: Provider) -> None:
+        self.a, self.alice, self.bob, self.provider = a, alice, bob, provider
+        self._number = 0
+
+    async def add(self, provider: str) -> channels_pb2.PutChannelResponse:
+        account = ACCOUNTS[provider]
+        secrets = Secrets(self.a.data, open_keystore(self.a.data, {}), {})
+        for name, value in account.secrets.items():
+            secrets.set(f"{account.name}-{name}", value)
+        references = {name: f"vault:{account.name}-{name}" for name in account.secrets}
+        settings = {**account.settings, **references, "api": self.provider.address, "pair_every_s": "0.001"}
+        channel = channels_pb2.Channel(
+            name=account.name, provider=provider, account=account.account, settings=settings
+        )
+        token = (self.a.data / "operator.token").read_text().strip()
+        stub = ChannelServiceStub(plain_channel(self.a.info.addresses["owner"], token=token))
+        answer: channels_pb2.PutChannelResponse = await stub.PutChannel(
+            channels_pb2.PutChannelRequest(channel=channel)
+        )
+        return answer
+
+    async def say(self, provider: str, payload: Any) -> str:
+        """What is answered to a webhook."""
+        before = len(self.provider.sent)
+        raw = signed(provider, payload, now_s=int(time.time()))
+        url = f"http://{self.a.info.addresses['http']}/channels/{ACCOUNTS[provider].name}"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=raw.body, headers=dict(raw.headers)) as answer,
+        ):
+            assert answer.status == 200
+        await self.provider.until(before + 1)
+        return json.dumps(self.provider.sent[before:], ensure_ascii=False)
+
+    async def whatsapp(self, text: str) -> str:
+        self._number += 1
+        stamp = str(int(time.time()))
+        return await self.say(
+            "whatsapp-cloud", wa(wa_message("text", {"body": text}, f"wamid.{self._number}", timestamp=stamp))
+        )
+
+    async def telegram(self, text: str) -> str:
+        self._number += 1
+        return await self.say("telegram", tg(text=text, message_id=self._number, date=int(time.time())))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def street(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Street]:
+    base: Path = tmp_path_factory.mktemp("street")
+    async with contextlib.AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(Provider().serving())
+        registry = await stack.enter_async_context(world(base))
+        a = await stack.enter_async_context(registry.node("node-a", "127.0.0.1:0", "llm", "memory", "edge"))
+        b = await stack.enter_async_context(registry.node("node-b"))
+        alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
+        yield Street(a, alice, bob, provider)
+
+
+async def test_a_signed_whatsapp_message_ends_in_a_commitment_and_telegram_goes_on(street: Street) -> None:
+    added = await street.add("whatsapp-cloud")
+    assert added.channel.webhook_url.endswith("/channels/wa")
+    await street.add("telegram")
+    # Alice makes herself known on WhatsApp by a code from her own terminal.
+    owner = ConversationServiceStub(plain_channel(street.a.info.addresses["owner"], token=street.alice.token))
+    code = (await owner.CreateLinkCode(pb.CreateLinkCodeRequest())).code
+    await street.whatsapp(f"link {code}")
+    answer = await street.whatsapp("Set up 30 min with bob this week")
+    assert "bob" in answer
+    for party in (street.alice, street.bob):
+        found = (await party.stub.ListThreads(owner_pb2.ListThreadsRequest())).threads
+        assert [each.state for each in found] == [owner_pb2.THREAD_STATE_COMMITTED]
+    # The same person on Telegram, by a code from WhatsApp's side: one session, two channels.
+    code = (await owner.CreateLinkCode(pb.CreateLinkCodeRequest())).code
+    await street.telegram(f"/start link-{code}")
+    await street.telegram("hello")
+    sessions = (await owner.ListSessions(pb.ListSessionsRequest())).sessions
+    assert {"whatsapp", "telegram"} <= set(sessions[0].channels)
+
+
+async def test_a_stranger_stands_at_the_public_door_and_the_operator_alone_sets_up(street: Street) -> None:
+    await street.add("telegram")
+    answer = await street.say(
+        "telegram",
+        tg(
+            text="@alice hello",
+            message_id=900,
+            date=int(time.time()),
+            **{"from": {"id": 42, "is_bot": False, "first_name": "S"}, "chat": {"id": 42, "type": "private"}},
+        ),
+    )
+    assert "AI agent" in answer
+    stub = ChannelServiceStub(plain_channel(street.a.info.addresses["owner"], token=street.alice.token))
+    with pytest.raises(Refused):
+        await stub.ListChannels(channels_pb2.ListChannelsRequest())
