@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -15,9 +16,10 @@ from indai.cli.session import Owner, now_ms, owner_session
 from indai.cli.words import length, milliseconds, span, stamp, state, thread_json
 from indai.protocol.group.algorithms import ALGORITHMS, DEFAULT
 from indai.protocol.handles import Handle
+from indai.protocol.kinds.meet import MAX_EVERY_DAYS
 from indai.tools.period import Period
 from indai.tools.when import fit
-from indai.v1 import group_pb2, owner_pb2
+from indai.v1 import group_pb2, intents_pb2, negotiation_pb2, owner_pb2
 
 WAIT_S = 60.0
 RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
@@ -27,6 +29,7 @@ RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
     "meet",
     'indai meet ind.ai/bob --for 30m --when "this week" --about "Lunch" --as ind.ai/alice',
     "indai meet ind.ai/bob ind.ai/carol ind.ai/dev --for 30m --about Plan",
+    "indai meet ind.ai/bob --for 30m --about Review --every week --times 6",
 )
 @click.argument("peers", metavar="PEER...", nargs=-1, required=True)
 @click.option("--for", "duration", metavar="LENGTH", required=True, help="Like 30m or 1h30m.")
@@ -48,6 +51,8 @@ RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
     show_default=True,
     help="With several: how the slot is found.",
 )
+@click.option("--every", metavar="SPAN", default="", help="Repeat it: day, week, 2w or 10d. With one peer.")
+@click.option("--times", metavar="N", type=click.IntRange(2, 52), help="How often, with --every.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Follow the thread until it rests.")
 @as_option
 def meet(
@@ -59,6 +64,8 @@ def meet(
     title: str,
     place: str,
     algorithm: str,
+    every: str,
+    times: int | None,
     wait: bool,
 ) -> None:
     """Ask PEER's agent, or those of several, for a meeting.
@@ -69,7 +76,11 @@ def meet(
     """
     for peer in peers:
         Handle.parse(peer)
-    wanted = Wanted(peers, length(duration), words, title, place, algorithm)
+    if (times is None) == bool(every) or (every and len(peers) > 1):
+        raise click.UsageError("--every and --times go together, with one peer.")
+    wanted = Wanted(
+        peers, length(duration), words, title, place, algorithm, days(every) if every else 0, times or 1
+    )
     thread, zone, period = run(_meet(home, acting, wanted, wait=wait))
     value = thread_json(thread) | {"period": period.words, "time_zone": zone.key}
     emit(value, lambda page: show_outcome(page, thread, zone))
@@ -85,6 +96,8 @@ class Wanted:
     title: str
     place: str
     algorithm: str
+    every_days: int = 0
+    times: int = 1
 
 
 async def _meet(
@@ -96,16 +109,29 @@ async def _meet(
         period = fit(words, minutes, now_ms(), zone)
         moved = "" if period.words == " ".join(words.lower().split()) else f" ({words!r} has no room left)"
         asked = ", ".join(wanted.peers)
-        note(f"{owner.handle} asks {asked} for {minutes} min {period.words}{moved}")
-        thread = await _start(owner, wanted, period)
+        often = f", {wanted.times} times," if wanted.every_days else ""
+        note(f"{owner.handle} asks {asked} for {minutes} min{often} {period.words}{moved}")
+        thread = await _start(owner, wanted, period, zone)
         if wait:
             thread = await follow(owner, thread)
         return thread, zone, period
 
 
-async def _start(owner: Owner, wanted: Wanted, period: Period) -> owner_pb2.Thread:
+async def _start(owner: Owner, wanted: Wanted, period: Period, zone: ZoneInfo) -> owner_pb2.Thread:
     """With one peer a thread of two, with several a meeting of several."""
     request_id, start, end = str(uuid.uuid4()), stamp(period.start_ms), stamp(period.end_ms)
+    if wanted.every_days:
+        wish = intents_pb2.MeetWish(
+            title=wanted.title,
+            duration_minutes=wanted.minutes,
+            windows=[intents_pb2.Window(start_ms=period.start_ms, end_ms=period.end_ms)],
+            place=wanted.place,
+            repeats=intents_pb2.Repeats(every_days=wanted.every_days, count=wanted.times, time_zone=zone.key),
+        )
+        repeated = owner_pb2.StartIntentRequest(
+            request_id=request_id, peer=wanted.peers[0], wish=negotiation_pb2.Propose(meet=wish)
+        )
+        return (await owner.stub.StartIntent(repeated)).thread
     if len(wanted.peers) == 1:
         request = owner_pb2.StartMeetRequest(
             request_id=request_id,
@@ -128,6 +154,15 @@ async def _start(owner: Owner, wanted: Wanted, period: Period) -> owner_pb2.Thre
         algorithm=wanted.algorithm,
     )
     return (await owner.groups.StartGroup(several)).thread
+
+
+def days(words: str) -> int:
+    """`day`, `week`, `2w` or `10d` as days."""
+    found = re.fullmatch(r"(\d{0,2}) ?(d|w|days?|weeks?)", words.strip().lower())
+    number = int(found[1] or 1) if found else 0
+    if found is None or not 1 <= (each := number * (7 if found[2].startswith("w") else 1)) <= MAX_EVERY_DAYS:
+        raise click.BadParameter(f"{words!r} is no span of 1 to {MAX_EVERY_DAYS} days, like week or 2w.")
+    return each
 
 
 async def follow(owner: Owner, thread: owner_pb2.Thread, wait_s: float = WAIT_S) -> owner_pb2.Thread:

@@ -51,6 +51,7 @@ CROSS JOIN LATERAL (
 ) AS e
 WHERE t.owner = $1 AND t.phase = 'COMMITTED' AND t.erased_ms IS NULL AND t.end_ms > $2
   AND e.done AND NOT coalesce((e.doc ->> 'cancelled')::boolean, false)
+  AND e.doc ->> 'uid' NOT LIKE '%~%'  -- one time of several says nothing of the others
 """
 
 

@@ -17,6 +17,7 @@ from indai.node.compose import Written
 from indai.node.desk import Cause, Consulted, Desk
 from indai.node.draft import Draft, ThreadState
 from indai.node.effects import CALENDAR_PUT, CalendarWrite
+from indai.node.holdings import key_of
 from indai.node.host import title_prefix
 from indai.node.inbound import Inbound
 from indai.node.kinds import words
@@ -307,8 +308,8 @@ class Conversation:
         decision = self._decided(message)
         self.keep(message, written.envelope.raw, written.header_id, outgoing=True, decision=decision)
         if isinstance(message.body, Terms) and message.move in (Move.OFFER, Move.ACCEPT):
-            for holding in message.body.holdings(first=message.move is Move.OFFER):
-                self._hold(message.mid, holding, limit_minor)
+            for place, holding in enumerate(message.body.holdings(first=message.move is Move.OFFER)):
+                self._hold(key_of(message.mid, place), holding, limit_minor)
             draft.set(reserved_mid=message.mid, title_prefix=prefix)
         if message.move is Move.OFFER:
             draft.add("offers", mid=message.mid, expires_ms=message.expires_at_ms)
@@ -401,17 +402,19 @@ class Conversation:
         """A row in section `slot` or `hold` for each thing that our signature under `mid` holds."""
         side = self._draft.thread.side
         offer = side.thread.find(mid, Move.OFFER) if side.thread else None
-        for holding in terms.holdings(first=offer is not None and offer.sender == side.owner):
+        mine = offer is not None and offer.sender == side.owner
+        for place, holding in enumerate(terms.holdings(first=mine)):
             if isinstance(holding, Slot):
-                self._draft.add(slot, mid=mid)
+                self._draft.add(slot, mid=key_of(mid, place))
             else:
-                self._draft.add(hold, mid=mid, **columns)
+                self._draft.add(hold, mid=key_of(mid, place), **columns)
+            if not slot.startswith("consume"):
+                self._draft.reserved.pop(key_of(mid, place))
 
     def _release(self, terms: Terms) -> None:
         draft = self._draft
         mid = draft.thread.columns["reserved_mid"]
         self._give(mid, terms, "release", "free_holds", consumed=False)
-        draft.reserved.pop(mid)
         draft.set(reserved_mid=None)
 
     def _record(self, mid: bytes) -> None:
@@ -423,7 +426,6 @@ class Conversation:
         draft = self._draft
         mid = draft.thread.columns["mid"]
         self._give(mid, terms, "unbook", "free_holds", consumed=True)
-        draft.reserved.pop(mid)
 
     def _ask_owner(self, terms: Wish | Terms, deadline_ms: int) -> None:
         if not isinstance(terms, Terms):

@@ -6,11 +6,19 @@ drafts reckon with.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 
 from indai.protocol.kinds.base import Holding, Slot, Stock
 
 Slots = dict[bytes, tuple[int, int]]
+
+
+def key_of(mid: bytes, place: int) -> bytes:
+    """Under what the n-th thing is kept that one signature needs: the first under its mid."""
+    if not place:
+        return mid
+    return hashlib.sha256(b"ind.ai/holding/v1\n" + mid + place.to_bytes(4, "big")).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from indai.node.agents import Agents
 from indai.node.calendar.busy import CalendarEvent
 from indai.node.calendar.preferences import Preferences, local_hours, room
+from indai.node.calendar.series import again, folded, reach_ms, zone_of
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
 from indai.node.duties import answered, windows_revealed
 from indai.node.kinds.base import Answer
@@ -73,7 +74,7 @@ class Host:
                 if chosen:
                     most = min(windows_revealed(decision, MAX_WINDOWS) for _, decision in chosen)
                     kept = tuple(Window(w.start_ms, w.end_ms) for w, _ in chosen[:most])
-                    wish = MeetWish(wanted.title, wanted.duration_minutes, kept, wanted.place)
+                    wish = replace(wanted, windows=kept)
                     return Answer(outcome, chosen[0][1], wish=wish)
         return await self._no_room(owner, about, wanted, free, reserved)
 
@@ -100,6 +101,10 @@ class Host:
                 (start, start + duration)
                 for start in _spread(list(dict.fromkeys(starts)), self._agents.get(owner).zone)
             ]
+            if wish.repeats is not None:
+                if found := await self._series(owner, about, wish, slots, reserved, uid):
+                    return found
+                continue
             decisions = await self._decide(owner, about, slots, reserved)
             for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
                 for (start, end), decision in zip(slots, decisions, strict=True):
@@ -111,23 +116,47 @@ class Host:
         return await self._no_room(owner, about, wish, free, reserved)
 
     async def terms(self, owner: str, about: Facts, terms: MeetTerms, reserved: Reserved) -> Answer:
-        """Whether exactly these terms may be signed now: the slot must be free, and the policy is asked."""
-        slot = Interval(terms.start_ms, terms.end_ms)
-        busy = await self._busy(owner, slot.start_ms, slot.end_ms, reserved)
-        if slot.start_ms < self._clock() or intersect([slot], busy):
-            return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+        """Whether exactly these terms may be signed now: each time must be free, and the policy is asked."""
+        times = terms.times
         # Notice was given when the windows were chosen; the time that has passed since takes nothing away.
         taste = replace(self._tastes.get(owner).preferences, notice_minutes=0)
-        others = _without(reserved, terms.start_ms, terms.end_ms)
-        if await self._suited(owner, [slot], taste, terms.place, others) != [slot]:
-            return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
-        pair = (terms.start_ms, terms.end_ms)
-        (decision,) = await self._decide(owner, about, [pair], reserved)
-        if await self._crowded(owner, *pair, decision, reserved):
-            return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
-        outcome = answered(decision)
+        for each in times:
+            slot = Interval(each.start_ms, each.end_ms)
+            busy = await self._busy(owner, slot.start_ms, slot.end_ms, reserved)
+            if slot.start_ms < self._clock() or intersect([slot], busy):
+                return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+            others = _without(reserved, slot.start_ms, slot.end_ms)
+            if await self._suited(owner, [slot], taste, terms.place, others) != [slot]:
+                return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+        pairs = [(each.start_ms, each.end_ms) for each in times]
+        decisions = await self._decide(owner, about, pairs, reserved)
+        for pair, decision in zip(pairs, decisions, strict=True):
+            if await self._crowded(owner, *pair, decision, reserved):
+                return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
+        decision, outcome = strictest(decisions)
         reason = "POLICY_DENIED" if outcome == policy_pb2.OUTCOME_REFUSE else ""
         return Answer(outcome, decision, terms=terms, reason=reason)
+
+    async def _series(
+        self,
+        owner: str,
+        about: Facts,
+        wish: MeetWish,
+        slots: Sequence[tuple[int, int]],
+        reserved: Reserved,
+        uid: str,
+    ) -> Answer | None:
+        """Of these first times one whose every repetition may be signed, permitted before asked about."""
+        asked, zone = None, zone_of(wish.repeats) if wish.repeats else None
+        for start, end in slots if zone is not None else ():
+            times = again(start, wish.repeats, zone)
+            terms = MeetTerms(start, end, wish.title, wish.place, uid, again_ms=times)
+            found = await self.terms(owner, about, terms, reserved)
+            if found.outcome == policy_pb2.OUTCOME_PERMIT:
+                return found
+            if found.outcome == policy_pb2.OUTCOME_ASK:
+                asked = asked or found
+        return asked
 
     def likes(self, owner: str, start_ms: int, end_ms: int) -> bool:
         """Whether the slot lies in hours that the owner prefers, or else in ordinary ones."""
@@ -158,7 +187,8 @@ class Host:
             about=about,
         )
         allowed = (await self._policies.windows(request)).windows
-        busy = await self._busy(owner, start, end, reserved)
+        busy = await self._busy(owner, start, end + reach_ms(wish.repeats), reserved)
+        busy = folded(busy, wish.repeats, start, end)
         free = subtract(intersect(windows, [Interval(start, end)]), busy)
         taste, zone = self._tastes.get(owner).preferences, self._agents.get(owner).zone
         free = await self._suited(owner, free, taste, wish.place, reserved)
@@ -251,6 +281,18 @@ class Host:
             each.meet.already_that_day = _on_day(start, reserved, zone)
             facts.append(each)
         return (await self._policies.decide(policy_pb2.DecideRequest(owner=owner, facts=facts))).decisions
+
+
+def strictest(decisions: Sequence[policy_pb2.Decision]) -> tuple[policy_pb2.Decision, int]:
+    """(decision, outcome) of a meeting out of those about each of its times: refuse over ask over permit.
+
+    What is recorded of what may be signed is the decision about the first, with which the terms begin."""
+    outcomes = [answered(decision) for decision in decisions]
+    for outcome in (policy_pb2.OUTCOME_REFUSE, policy_pb2.OUTCOME_ASK):
+        if outcome in outcomes:
+            refused = outcome == policy_pb2.OUTCOME_REFUSE
+            return decisions[outcomes.index(outcome) if refused else 0], outcome
+    return decisions[0], outcomes[0]
 
 
 def _windows(

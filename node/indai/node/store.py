@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
-from indai.node.holdings import Holdings, Spent
+from indai.node.holdings import Holdings, Spent, key_of
 from indai.protocol.kinds.base import Stock
+from indai.protocol.kinds.meet import MAX_TIMES
 from indai.storage.migrations import Schema
 from indai.storage.pool import transaction, translate_errors
 from indai.tlog.append import fenced
@@ -145,9 +146,20 @@ class Store:
         on.
         """
         async with self.scope(owner) as connection:
+            mid = await connection.fetchval(
+                "SELECT mid FROM node.threads WHERE owner = $1 AND thread = $2", owner, thread
+            )
             erased: int | None = await connection.fetchval(
                 "SELECT node.erase_thread($1, $2, $3, $4)", owner, thread, self._log, now_ms
             )
+            if erased is not None and mid is not None:  # the function knows the first time of a meeting alone
+                await connection.execute(
+                    "DELETE FROM node.reservations WHERE owner = $1 AND mid = ANY($2)"
+                    " AND upper(slot) < to_timestamp($3 / 1000.0)",
+                    owner,
+                    [key_of(mid, place) for place in range(1, MAX_TIMES)],
+                    now_ms,
+                )
             if erased is not None:  # nobody is reminded of what is gone
                 await connection.execute(
                     "UPDATE node.threads SET wake_ms = NULL WHERE owner = $1 AND thread = $2", owner, thread

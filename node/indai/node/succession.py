@@ -38,7 +38,9 @@ def moved(old: ThreadState | None, window: Window, minutes: int) -> tuple[bytes,
         raise Refused(Reason.THREAD_CLOSED, what, hint="ask for a new one: indai meet")
     terms = side.terms
     length = minutes or (terms.end_ms - terms.start_ms) // 60_000
-    return side.life.deed.mid, MeetWish(terms.title, length, (window,), terms.place)
+    asked = side.thread.subject_matter if side.thread else None
+    repeats = asked.repeats if isinstance(asked, MeetWish) else None  # all of them are moved
+    return side.life.deed.mid, MeetWish(terms.title, length, (window,), terms.place, repeats)
 
 
 def _none() -> ProtocolError:

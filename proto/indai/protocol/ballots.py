@@ -44,8 +44,7 @@ class CallQuery:
     @classmethod
     def from_pb(cls, pb: Any) -> Self:
         """Checked; raises ProtocolError(MALFORMED) with QRY-01, NEG-02 or NEG-03."""
-        wish = MeetWish.from_pb(pb.wish)
-        wish.check()
+        wish = _wish(pb.wish)
         return cls(wish, _attendees(pb.attendees))
 
 
@@ -68,8 +67,7 @@ class BallotQuery:
     @classmethod
     def from_pb(cls, pb: Any) -> Self:
         """Checked; raises ProtocolError(MALFORMED) with QRY-01, NEG-02 or NEG-03."""
-        wish = MeetWish.from_pb(pb.wish)
-        wish.check()
+        wish = _wish(pb.wish)
         length_ms = wish.duration_minutes * MINUTE_MS
         if any(slot.end_ms - slot.start_ms != length_ms for slot in wish.windows):
             raise malformed("QRY-01", "A slot to vote on is as long as the meeting")
@@ -97,6 +95,14 @@ class BallotAnswer:
         if not 1 <= len(pb.ordinals) <= MAX_SLOTS or not {*pb.ordinals} <= {*Ordinal}:
             raise malformed("QRY-01", f"A ballot has 1 to {MAX_SLOTS} of yes, ok, avoid and no")
         return cls(tuple(Ordinal(each) for each in pb.ordinals))
+
+
+def _wish(pb: Any) -> MeetWish:
+    wish = MeetWish.from_pb(pb)
+    wish.check()
+    if wish.repeats is not None:
+        raise malformed("QRY-01", "A meeting of several takes place once")
+    return wish
 
 
 def _attendees(handles: Any) -> tuple[str, ...]:

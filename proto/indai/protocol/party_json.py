@@ -1,7 +1,7 @@
 """A side's messages as JSON, for storage between transactions.
 
-Meetings are stored field by field, as they always were; the other kinds as the protobuf message that is
-signed, in base64. What is read here was checked before it was stored.
+Meetings that take place once are stored field by field, as they always were; all else as the protobuf message
+that is signed, in base64. What is read here was checked before it was stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ _BODIES: dict[str, type[Any]] = {
     "withdraw": WithdrawBody,
 }
 _NAMES = {body: name for name, body in _BODIES.items()}
-_FIELDS = {body: tuple(field.name for field in dataclasses.fields(body)) for body in _NAMES}
+_REPEATS = ("repeats", "again_ms")
+_FIELDS = {
+    body: tuple(field.name for field in dataclasses.fields(body) if field.name not in _REPEATS)
+    for body in _NAMES
+}
 
 
 def body_to_json(body: Body | None) -> dict[str, Any] | None:
@@ -47,7 +51,8 @@ def body_to_json(body: Body | None) -> dict[str, Any] | None:
         return _event_to_json(body)
     if isinstance(body, queries.QueryBody | queries.AnswerBody | RelayBody):
         raise TypeError("a query, or what only carries a message, is no part of a thread")
-    if isinstance(body, Wish | Terms) and type(body) not in _NAMES:
+    repeats = any(getattr(body, name, None) for name in _REPEATS)
+    if isinstance(body, Wish | Terms) and (repeats or type(body) not in _NAMES):
         form = "wish" if isinstance(body, Wish) else "terms"
         return {"kind": f"{body.kind}-{form}", "signed": _base64(body.to_pb())}
     fields: dict[str, Any] = {"kind": _NAMES[type(body)]}

@@ -243,11 +243,16 @@ _RULES = (
         "Text is bounded and holds no control characters; a refusal's reason is a name in capitals.",
         _MESSAGE,
     ),
-    Rule("NEG-03", "A wish has 1 to 1440 minutes and 1 to 32 windows, each long enough for it.", _MESSAGE),
+    Rule(
+        "NEG-03",
+        "A wish has 1 to 1440 minutes and 1 to 32 windows, each long enough for it, and repeats 2 to 52 times"
+        " or not at all.",
+        _MESSAGE,
+    ),
     Rule(
         "NEG-04",
-        "Terms have a slot of at most 1440 minutes that ends after it begins; an offer's UID holds its"
-        " thread's id.",
+        "Terms have a slot of at most 1440 minutes that ends after it begins, or at most 52 of them, one"
+        " after the other; an offer's UID holds its thread's id.",
         _MESSAGE,
     ),
     Rule("NEG-05", "A message expires after it is issued; an offer within 24 hours.", _MESSAGE),

@@ -176,6 +176,7 @@ class MeetWish(_message.Message):
     DURATION_MINUTES_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    REPEATS_FIELD_NUMBER: _builtins.int
     title: _builtins.str
     """What it is about, shown to the other owner; at most 200 characters."""
     duration_minutes: _builtins.int
@@ -186,6 +187,10 @@ class MeetWish(_message.Message):
     def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___Window]:
         """Where the meeting may lie, best first; 1 to 32."""
 
+    @_builtins.property
+    def repeats(self) -> Global___Repeats:
+        """Absent for a meeting that is once only."""
+
     def __init__(
         self,
         *,
@@ -193,14 +198,45 @@ class MeetWish(_message.Message):
         duration_minutes: _builtins.int = ...,
         windows: _abc.Iterable[Global___Window] | None = ...,
         place: _builtins.str = ...,
+        repeats: Global___Repeats | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["repeats", b"repeats"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "place", b"place", "title", b"title", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "place", b"place", "repeats", b"repeats", "title", b"title", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MeetWish: _TypeAlias = MeetWish  # noqa: Y015
+
+@_typing.final
+class Repeats(_message.Message):
+    """A meeting that takes place again and again at the same local time; never without an end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVERY_DAYS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    every_days: _builtins.int
+    """Days from one to the next, 1 to 31."""
+    count: _builtins.int
+    """How often in all, 2 to 52, within 366 days."""
+    time_zone: _builtins.str
+    """IANA name of the time zone whose clock shows the same time each time."""
+    def __init__(
+        self,
+        *,
+        every_days: _builtins.int = ...,
+        count: _builtins.int = ...,
+        time_zone: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "every_days", b"every_days", "time_zone", b"time_zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Repeats: _TypeAlias = Repeats  # noqa: Y015
 
 @_typing.final
 class MeetTerms(_message.Message):
@@ -215,6 +251,7 @@ class MeetTerms(_message.Message):
     ICAL_UID_FIELD_NUMBER: _builtins.int
     CANCEL_UNTIL_MS_FIELD_NUMBER: _builtins.int
     DUE_MS_FIELD_NUMBER: _builtins.int
+    AGAIN_MS_FIELD_NUMBER: _builtins.int
     start_ms: _builtins.int
     """Milliseconds since the epoch."""
     end_ms: _builtins.int
@@ -231,6 +268,10 @@ class MeetTerms(_message.Message):
     """
     due_ms: _builtins.int
     """When the meeting counts as held or missed, milliseconds since the epoch; 0 means its end."""
+    @_builtins.property
+    def again_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of a meeting that repeats: the starts of all but the first, milliseconds since the epoch, each as long as that."""
+
     def __init__(
         self,
         *,
@@ -241,10 +282,11 @@ class MeetTerms(_message.Message):
         ical_uid: _builtins.str = ...,
         cancel_until_ms: _builtins.int = ...,
         due_ms: _builtins.int = ...,
+        again_ms: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_until_ms", b"cancel_until_ms", "due_ms", b"due_ms", "end_ms", b"end_ms", "ical_uid", b"ical_uid", "place", b"place", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again_ms", b"again_ms", "cancel_until_ms", b"cancel_until_ms", "due_ms", b"due_ms", "end_ms", b"end_ms", "ical_uid", b"ical_uid", "place", b"place", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -700,7 +700,7 @@ class Approval(_message.Message):
     why: _builtins.str
     """What the policy said."""
     agreed_before: _builtins.int
-    """What was agreed with them before."""
+    """How much was agreed with them before, as far as the first 1,000 threads tell."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """After this it is answered no."""

@@ -21,7 +21,7 @@ from indai.v1 import negotiation_pb2
 
 _NAMES = (
     "start_ms", "end_ms", "direction", "amount_minor", "currency", "payee", "sku", "quantity", "item",
-    "purpose", "topic", "is_request", "department",
+    "purpose", "topic", "is_request", "department", "recurring",
 )  # fmt: skip
 NO_TOPIC = "general"  # of a question that names none
 NO_CURRENCY = "XXX"  # ISO 4217, for what is free of charge
@@ -67,7 +67,10 @@ def in_words(commitment: negotiation_pb2.Commitment) -> str:
     if isinstance(terms, MeetTerms) or (isinstance(terms, BookTerms) and terms.end_ms):
         start = datetime.fromtimestamp(terms.start_ms / 1000, UTC)
         minutes = (terms.end_ms - terms.start_ms) // 60_000
-        return f"{terms.about()}, {start:%Y-%m-%d %H:%M} UTC, {minutes} min"
+        again = (
+            f", {len(terms.again_ms) + 1} times" if isinstance(terms, MeetTerms) and terms.again_ms else ""
+        )
+        return f"{terms.about()}, {start:%Y-%m-%d %H:%M} UTC, {minutes} min{again}"
     if isinstance(terms, PayTerms):
         return f"{terms.about()}, {terms.amount_minor} minor units of {terms.currency}"
     return terms.about()
@@ -77,7 +80,8 @@ def _fixed(terms: Terms, *, first: bool) -> dict[str, object]:
     """The facts that follow from the terms alone."""
     match terms:
         case MeetTerms():
-            return {"start_ms": terms.start_ms, "end_ms": terms.end_ms}
+            series = {"recurring": True} if terms.again_ms else {}
+            return {"start_ms": terms.start_ms, "end_ms": terms.end_ms, **series}
         case PayTerms():
             return {
                 "direction": "request" if first else "offer",

@@ -10,8 +10,10 @@ from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.kinds.meet import MEET, MeetTerms, MeetWish
-from indai.protocol.messages import Message, Terms, Wish
+from indai.protocol.messages import Message, Terms, Window, Wish
 from indai.v1 import policy_pb2
+
+SERIES = "~"  # between a UID and the number of the time, which `calendar_changes` knows
 
 
 class Meetings(KindModule):
@@ -25,34 +27,37 @@ class Meetings(KindModule):
 
     async def propose(self, case: Case, wish: Wish) -> Answer:
         """Windows that are free and allowed, few and best first."""
-        return await self._host.wish(case.owner, await self._about(case), _wish(wish), case.held.slots)
+        return await self._host.wish(case.owner, await self._about(case, wish), _wish(wish), case.held.slots)
 
     async def choose(self, case: Case, wish: Wish) -> Answer:
         """The best slot."""
         uid = f"{case.side.thread_id.hex()}@{case.owner.replace('/', '.')}"
-        about = await self._about(case)
+        about = await self._about(case, wish)
         return await self._host.slot(case.owner, about, _wish(wish), case.held.slots, uid)
 
     async def sign(self, case: Case, terms: Terms) -> Answer:
         """The slot is free and allowed."""
-        about = await self._about(case)
+        about = await self._about(case, terms)
         return await self._host.terms(case.owner, about, _terms(terms), case.held.slots)
 
-    async def _about(self, case: Case) -> policy_pb2.Facts:
-        """What is known of the peer, and how many take part."""
+    async def _about(self, case: Case, said: Wish | Terms) -> policy_pb2.Facts:
+        """What is known of the peer, how many take part, and whether it repeats."""
         facts, _ = await self._acquaintances.facts(case, [MEET.name])
         offer = case.side.thread.offer if case.side.thread else None
         parties = case.side.group.attendees if case.side.group else offer.parties if offer else ()
         facts.meet.attendees = len(parties) or 2
+        facts.meet.recurring = bool(
+            said.repeats if isinstance(said, MeetWish) else isinstance(said, MeetTerms) and said.again_ms
+        )
         return facts
 
     def enact(self, deal: Deal) -> Sequence[EffectRow]:
-        """The event, under its UID."""
-        return (_event(deal, cancelled=False),)
+        """The event, under its UID; of one that repeats an event for each time."""
+        return _events(deal, cancelled=False)
 
     def undo(self, deal: Deal) -> Sequence[EffectRow]:
-        """The event, marked as cancelled."""
-        return (_event(deal, cancelled=True),)
+        """The same, marked as cancelled."""
+        return _events(deal, cancelled=True)
 
     def check_offer(self, offer: Message) -> None:
         """The offerer chooses the event's UID; it must be of this thread, so that it can name neither another
@@ -70,13 +75,22 @@ class Meetings(KindModule):
         return wish.admits(terms) and (wish.title, wish.place) == (terms.title, terms.place)
 
 
-def _event(deal: Deal, *, cancelled: bool) -> EffectRow:
+def _events(deal: Deal, *, cancelled: bool) -> Sequence[EffectRow]:
+    """Every calendar shows single events alike; a rule of repetition moves with a zone's clocks."""
+    terms = _terms(deal.terms)
+    if not terms.again_ms:
+        return (_event(deal, terms.times[0], terms.ical_uid, cancelled=cancelled),)
+    uids = (f"{terms.ical_uid}{SERIES}{number}" for number in range(1, len(terms.times) + 1))
+    return [_event(deal, each, uid, cancelled=cancelled) for each, uid in zip(terms.times, uids, strict=True)]
+
+
+def _event(deal: Deal, at: Window, uid: str, *, cancelled: bool) -> EffectRow:
     terms = _terms(deal.terms)
     others = [handle for handle in deal.attendees if handle != deal.owner]
     doc = {
-        "uid": terms.ical_uid,
-        "start_ms": terms.start_ms,
-        "end_ms": terms.end_ms,
+        "uid": uid,
+        "start_ms": at.start_ms,
+        "end_ms": at.end_ms,
         "summary": deal.prefix + terms.title,
         "organizer": deal.offerer,
         "attendees": list(deal.attendees) or [deal.owner, deal.peer],
@@ -86,8 +100,7 @@ def _event(deal: Deal, *, cancelled: bool) -> EffectRow:
         "sequence": int(cancelled),
         "cancelled": cancelled,
     }
-    key = f"{terms.ical_uid}#cancelled" if cancelled else terms.ical_uid
-    return EffectRow(key, CALENDAR_PUT, doc)
+    return EffectRow(f"{uid}#cancelled" if cancelled else uid, CALENDAR_PUT, doc)
 
 
 def _wish(wish: Wish) -> MeetWish:

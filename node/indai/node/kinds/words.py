@@ -73,9 +73,12 @@ def line(said: Wish | Terms, zone: ZoneInfo) -> str:
             first = said.windows[0]
             count = f"{len(said.windows)} windows, first " if len(said.windows) > 1 else ""
             about = f"{said.duration_minutes} min, {quoted(said.title)}"
+            if said.repeats:
+                about += f", {said.repeats.count} times, every {said.repeats.every_days} days"
             return f"{about}: {count}{when(first.start_ms, first.end_ms, zone)}"
         case MeetTerms():
-            return f"{when(said.start_ms, said.end_ms, zone)}, {quoted(said.title)}"
+            again = f" and {len(said.again_ms)} times more" if said.again_ms else ""
+            return f"{when(said.start_ms, said.end_ms, zone)}{again}, {quoted(said.title)}"
         case ShareWish() | ShareTerms():
             return f"{quoted(said.about())} for {quoted(said.consent.purpose_text)}"
         case AskTerms():
@@ -124,6 +127,12 @@ def _meeting(peer: str, terms: MeetTerms, zone: ZoneInfo) -> list[str]:
         f"  {when(terms.start_ms, terms.end_ms, zone)}",
         f"  about {quoted(terms.title)}",
     ]
+    if terms.again_ms:
+        last = terms.times[-1]
+        lines[2:2] = [
+            f"  and {len(terms.again_ms)} times more",
+            f"  the last {when(last.start_ms, last.end_ms, zone)}",
+        ]
     if terms.place:
         lines.append(f"  at {quoted(terms.place)}")
     return lines

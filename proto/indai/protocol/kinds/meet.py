@@ -1,31 +1,64 @@
 """`meet`: a time that both have, reserved by each side when it signs.
 
 Either side may offer. A meeting is cancelled alone until it starts and due at its end, unless its terms
-differ.
+differ. One that repeats is one commitment over all its times, which the terms name one by one: no time zone
+and no rule of a calendar is left to be understood differently by the two sides.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
-from indai.protocol.forms import DAY_MS, MINUTE_MS, check_span, check_text, malformed
+from indai.protocol.forms import DAY_MS, HOUR_MS, MINUTE_MS, check_span, check_text, malformed
 from indai.protocol.kinds.base import Holding, Kind, Life, Slot, Terms, Window, Wish, meets
 from indai.v1 import intents_pb2
 
 MAX_TITLE = 200
 MAX_PLACE = 200
 MAX_UID = 255
+MAX_ZONE = 64
 MAX_MINUTES = 1_440
 MAX_WINDOWS = 32
 MAX_DUE_MS = 366 * DAY_MS
+MAX_EVERY_DAYS = 31
+MAX_TIMES = 52
+MAX_SERIES_MS = 367 * DAY_MS
+CLOCKS_MS = 2 * HOUR_MS  # so much earlier or later a clock may stand at another time of the year
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """`count` times in all, `every_days` apart, at one local time of `time_zone` (IANA name)."""
+
+    every_days: int
+    count: int
+    time_zone: str
+
+    def check(self) -> None:
+        """NEG-03."""
+        if not 1 <= self.every_days <= MAX_EVERY_DAYS or not 2 <= self.count <= MAX_TIMES:
+            what = f"A meeting repeats every 1 to {MAX_EVERY_DAYS} days, 2 to {MAX_TIMES} times"
+            raise malformed("NEG-03", what)
+        if self.every_days * (self.count - 1) > 366:
+            raise malformed("NEG-03", "A meeting repeats for at most 366 days")
+        check_text("time zone", self.time_zone, MAX_ZONE, required=True)
+
+    def admits(self, start_ms: int, again_ms: tuple[int, ...]) -> bool:
+        """Whether these are the times, but for what clocks are put forward and back."""
+        due = (start_ms + n * self.every_days * DAY_MS for n in range(1, self.count))
+        return len(again_ms) == self.count - 1 and all(
+            abs(at - wanted) <= CLOCKS_MS for at, wanted in zip(again_ms, due, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class MeetTerms(Terms):
     """A concrete meeting, [start_ms, end_ms), with the UID of the iCalendar event both sides write.
 
-    `cancel_until_ms` 0: either party may cancel alone until the start; `due_ms` 0: due at the end.
+    `cancel_until_ms` 0: either party may cancel alone until the start; `due_ms` 0: due at the end (of the
+    last, where it repeats). `again_ms`: the starts of all but the first, each as long as that.
     """
 
     kind: ClassVar[str] = "meet"
@@ -37,10 +70,17 @@ class MeetTerms(Terms):
     ical_uid: str
     cancel_until_ms: int = 0
     due_ms: int = 0
+    again_ms: tuple[int, ...] = ()
 
     def about(self) -> str:
         """Its title."""
         return self.title
+
+    @property
+    def times(self) -> tuple[Window, ...]:
+        """Each time it takes place."""
+        length_ms = self.end_ms - self.start_ms
+        return tuple(Window(start, start + length_ms) for start in (self.start_ms, *self.again_ms))
 
     def check(self) -> None:
         """NEG-02 or NEG-04."""
@@ -50,24 +90,29 @@ class MeetTerms(Terms):
         check_span("NEG-04", "The slot", self.start_ms, self.end_ms)
         if self.end_ms - self.start_ms > MAX_MINUTES * MINUTE_MS:
             raise malformed("NEG-04", f"The slot is longer than {MAX_MINUTES} minutes")
+        times = self.times
+        if len(times) > MAX_TIMES or times[-1].start_ms - self.start_ms > MAX_SERIES_MS:
+            raise malformed("NEG-04", f"A meeting takes place at most {MAX_TIMES} times, within 366 days")
+        if any(after.start_ms < before.end_ms for before, after in pairwise(times)):
+            raise malformed("NEG-04", "The times of a meeting that repeats follow one another")
         if not 0 <= self.cancel_until_ms <= self.end_ms:
             raise malformed("NEG-04", "The time for cancelling alone lies after the meeting")
-        if self.due_ms and not self.end_ms <= self.due_ms <= self.end_ms + MAX_DUE_MS:
+        last_ms = times[-1].end_ms
+        if self.due_ms and not last_ms <= self.due_ms <= last_ms + MAX_DUE_MS:
             raise malformed("NEG-04", "The meeting is due before its end or more than 366 days after it")
 
     def gist(self) -> tuple[object, ...]:
         """Slot and place: a new title or UID is no new offer."""
-        return 0, self.place, frozenset((Window(self.start_ms, self.end_ms),))
+        return 0, self.place, frozenset(self.times)
 
     def life(self) -> Life:
         """Reminded of before the start."""
-        return Life(
-            self.cancel_until_ms or self.start_ms, self.end_ms, self.due_ms or self.end_ms, self.start_ms
-        )
+        last_ms = self.times[-1].end_ms
+        return Life(self.cancel_until_ms or self.start_ms, last_ms, self.due_ms or last_ms, self.start_ms)
 
     def holdings(self, *, first: bool) -> tuple[Holding, ...]:
-        """The slot, on both sides."""
-        return (Slot(self.start_ms, self.end_ms),)
+        """The slot, or each of them, on both sides."""
+        return tuple(Slot(each.start_ms, each.end_ms) for each in self.times)
 
     def sign_by_ms(self) -> int:
         """Its start."""
@@ -83,17 +128,19 @@ class MeetTerms(Terms):
             ical_uid=self.ical_uid,
             cancel_until_ms=self.cancel_until_ms,
             due_ms=self.due_ms,
+            again_ms=self.again_ms,
         )
 
     @classmethod
     def from_pb(cls, pb: Any) -> Self:
         """Unchecked."""
-        return cls(pb.start_ms, pb.end_ms, pb.title, pb.place, pb.ical_uid, pb.cancel_until_ms, pb.due_ms)
+        times = (pb.cancel_until_ms, pb.due_ms, tuple(pb.again_ms))
+        return cls(pb.start_ms, pb.end_ms, pb.title, pb.place, pb.ical_uid, *times)
 
 
 @dataclass(frozen=True, slots=True)
 class MeetWish(Wish):
-    """A meeting with room for choice: `windows` best first, 1 to 32."""
+    """A meeting with room for choice: `windows` best first, 1 to 32, for its first time."""
 
     kind: ClassVar[str] = "meet"
     pb = intents_pb2.MeetWish
@@ -101,6 +148,7 @@ class MeetWish(Wish):
     duration_minutes: int
     windows: tuple[Window, ...]
     place: str = ""
+    repeats: Repeats | None = None
 
     def about(self) -> str:
         """Its title."""
@@ -120,10 +168,16 @@ class MeetWish(Wish):
             check_span("NEG-03", f"Window {number}", window.start_ms, window.end_ms)
             if window.end_ms - window.start_ms < self.duration_minutes * MINUTE_MS:
                 raise malformed("NEG-03", f"Window {number} is shorter than the meeting")
+        if self.repeats is not None:
+            self.repeats.check()
+            if self.duration_minutes > self.repeats.every_days * DAY_MS // MINUTE_MS:
+                raise malformed("NEG-03", "A meeting is over before it takes place again")
 
     def admits(self, terms: Terms) -> bool:
-        """Whether the slot of `terms` has this wish's length and lies inside one of its windows."""
+        """Whether the slot of `terms` is as long, lies inside one of the windows, and repeats as wished."""
         if not isinstance(terms, MeetTerms):
+            return False
+        if not (self.repeats.admits(terms.start_ms, terms.again_ms) if self.repeats else not terms.again_ms):
             return False
         if terms.end_ms - terms.start_ms != self.duration_minutes * MINUTE_MS:
             return False
@@ -132,8 +186,8 @@ class MeetWish(Wish):
         )
 
     def gist(self) -> tuple[object, ...]:
-        """Length, place and windows in any order."""
-        return self.duration_minutes, self.place, frozenset(self.windows)
+        """Length, place and windows in any order, and how it repeats."""
+        return self.duration_minutes, self.place, frozenset(self.windows), self.repeats
 
     def leaves_room(self, standing: Wish | Terms) -> bool:
         """Whether the meeting fits into what the two have in common."""
@@ -151,15 +205,22 @@ class MeetWish(Wish):
     def to_pb(self) -> intents_pb2.MeetWish:
         """As it is signed."""
         windows = [intents_pb2.Window(start_ms=w.start_ms, end_ms=w.end_ms) for w in self.windows]
-        return intents_pb2.MeetWish(
+        wish = intents_pb2.MeetWish(
             title=self.title, duration_minutes=self.duration_minutes, windows=windows, place=self.place
         )
+        if self.repeats is not None:
+            wish.repeats.every_days, wish.repeats.count = self.repeats.every_days, self.repeats.count
+            wish.repeats.time_zone = self.repeats.time_zone
+        return wish
 
     @classmethod
     def from_pb(cls, pb: Any) -> Self:
         """Unchecked."""
         windows = tuple(Window(window.start_ms, window.end_ms) for window in pb.windows)
-        return cls(pb.title, pb.duration_minutes, windows, pb.place)
+        repeats = None
+        if pb.HasField("repeats"):
+            repeats = Repeats(pb.repeats.every_days, pb.repeats.count, pb.repeats.time_zone)
+        return cls(pb.title, pb.duration_minutes, windows, pb.place, repeats)
 
 
 MEET = Kind(
