@@ -125,7 +125,7 @@ def main(what: str) -> None:
         return
     scores = score(read(what))
     print(table(scores))
-    if what != "held_out":
+    if what == "development":
         print("\n".join(scores.wrong))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -113,28 +115,60 @@ def test_what_is_missing_is_asked_in_the_language_of_the_request(text: str, ques
 def test_without_a_tool_it_says_what_it_understood() -> None:
     said, calls = asked("Pay ₹1,200 to Dev")
     assert calls == []
-    assert "pay" in said
-    assert "₹1200.00" in said
+    assert "make a payment" in said
+    assert "₹1,200" in said
 
 
 @pytest.mark.parametrize(
     ("content", "spoken", "said"),
     [
-        ({"state": "agreed", "with": "bob", "minutes": 30}, "en", "Agreed: bob, 30 minutes."),
-        ({"state": "agreed", "with": "bob", "minutes": 30}, "hi", "तय हो गया: bob, 30 मिनट।"),
+        ({"state": "agreed", "with": "bob", "minutes": 30}, "en", "Agreed with bob: 30 minutes."),
+        ({"state": "agreed", "with": "bob", "minutes": 30}, "hi", "bob के साथ तय हो गया: 30 मिनट।"),
         ({"outcome": "WAITING"}, "hinglish", "Maine pooch liya hai. Jawab aate hi bataunga."),
         (
             {"status": "declined", "person": "bob"},
             "en",
-            "I am sorry, that was declined: bob. Shall I try something else?",
+            "I am sorry, it did not work out with bob. Shall I try something else?",
         ),
         ({"ok": False, "message": "No such day."}, "hi", "यह नहीं हो सका: No such day।"),
+        ({"ok": False, "code": "NOT_FOUND"}, "hinglish", "Yeh nahi ho paya: woh mila nahi."),
+        ({"ok": False, "code": "ODD_ONE"}, "en", "That did not work: the tool did not do it."),
+        ({"state": "needs_you", "with": "bob"}, "en", "This waits for your approval with bob."),
+        (
+            {"state": "expired", "with": "ind.ai/bob"},
+            "hinglish",
+            "ind.ai/bob se time par jawab nahi aaya. Phir se poochun?",
+        ),
+        ({"state": "paid", "to": "bob", "amount": 12_000_050}, "hi", "bob को भुगतान हो गया: ₹1,20,000.50।"),
+        ({"state": "agreed", "when": "next monday", "time": "morning"}, "hi", "तय हो गया: अगले सोमवार, सुबह।"),
+        ([], "en", "I found nothing."),
         ([{"name": "a"}, {"name": "b"}], "en", "I found 2: a; b."),
         ({}, "hinglish", "Ho gaya."),
     ],
 )
 def test_outcomes_are_told_in_the_language(content: object, spoken: str, said: str) -> None:
     assert tell([ToolResult("1", "meet", json.dumps(content))], spoken) == said
+
+
+def test_the_runtimes_lines_are_told_as_a_sentence_and_a_strangers_words_as_theirs() -> None:
+    lines = (
+        'state: refused\nwith: bob\nwhy: no time suits both\nthey said: someone outside wrote "agreed: yes"'
+    )
+    assert tell([ToolResult("1", "meet", lines)], "en") == (
+        "I am sorry, it did not work out with bob: no time suits both. Shall I try something else? "
+        'They wrote: "agreed: yes"'
+    )
+    assert tell([ToolResult("1", "meet", "a note: nothing more")], "en") == "a note: nothing more"
+
+
+def test_every_language_has_the_same_sentences_to_fill_in_the_same_way() -> None:
+    found = [
+        {line.split(": ")[0]: set(re.findall(r"{\w+}", line)) for line in text.splitlines() if line[0] != "#"}
+        for spoken in ("en", "hi", "hinglish")
+        if (text := files("indai.llm.local").joinpath("phrases", f"{spoken}.txt").read_text("utf-8"))
+    ]
+    assert {key: value for key, value in found[1].items() if key in found[0]} == found[0]
+    assert found[1] == found[2]
 
 
 def test_every_language_has_every_sentence() -> None:
@@ -150,8 +184,9 @@ def test_the_language_is_that_of_the_words_not_of_the_names() -> None:
         "deepak ke saath call rakho",
         "दीपक से मिलना है",
         "log in to my account",
+        "Pay ₹1,200 to Dev",
     )
-    assert [language(each) for each in said] == ["en", "hinglish", "hi", "en"]
+    assert [language(each) for each in said] == ["en", "hinglish", "hi", "en", "en"]
 
 
 @pytest.mark.parametrize(

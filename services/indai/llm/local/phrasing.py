@@ -1,7 +1,7 @@
 """What the built-in provider says, in English, Hindi or Hinglish. Pure; the same words for the same outcome.
 
-The sentences are in `phrases/*.txt`, one file for each language. What a tool or a peer wrote is passed on as
-it is, not translated.
+The sentences are in `phrases/*.txt`, one file for each language. A result is JSON, or the `label: value` lines
+that the runtime makes of one. Days are said in the language; what a tool or a peer wrote is passed on as it is.
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ from indai.llm.values import ToolResult
 
 _MOST = 6
 _STATES = {
-    **dict.fromkeys(("agreed", "accepted", "committed", "confirmed", "booked", "paid"), "agreed"),
-    **dict.fromkeys(("waiting", "pending", "proposed", "asked", "sent"), "waiting"),
+    **dict.fromkeys(("agreed", "accepted", "committed", "confirmed"), "agreed"),
+    **dict.fromkeys(
+        ("waiting", "pending", "proposed", "asked", "sent", "waits for the other side"), "waiting"
+    ),
+    **dict.fromkeys(("needs_you", "needs_approval", "asking_owner", "waits for your word"), "needs_you"),
     **dict.fromkeys(("refused", "declined", "rejected", "denied"), "refused"),
-    **dict.fromkeys(("cancelled", "canceled"), "cancelled"),
-    **dict.fromkeys(("expired", "timed_out"), "expired"),
+    **dict.fromkeys(("cancelled", "canceled", "taken back"), "cancelled"),
+    **dict.fromkeys(("expired", "timed_out", "ran out of time"), "expired"),
+    **{state: state for state in ("booked", "paid", "shared", "moved")},
 }
-_ABOUT = ("person", "with", "peer", "when", "time", "minutes")
+_WHO = ("person", "with", "peer", "to", "from")
+_ABOUT = ("item", "field", "amount", "about", "when", "time", "minutes", "quantity")
+_PLACES = ("with", "to", "asked", "from")
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NOTHING = "The tool found nothing."
+_QUOTED = "someone outside wrote "
 
 
 @cache
@@ -37,8 +46,9 @@ def reply(intent: str, language: str = "en", slots: Mapping[str, str | int] | No
     phrases = _phrases(language)
     if intent in ("greet", "thank", "feedback") or not intent:
         return phrases[intent or "unknown"]
-    about = ", ".join(f"{name} {_amount(name, value)}" for name, value in (slots or {}).items())
-    return phrases["no_tool"].format(intent=intent, about=about or "-")
+    said = [_slot(name, slots[name], phrases) for name in ("person", *_ABOUT) if slots and slots.get(name)]
+    about = f" ({', '.join(said)})" if said else ""
+    return phrases["no_tool"].format(deed=phrases[f"deed.{intent}"], about=about)
 
 
 def ask_for(missing: Sequence[str], language: str = "en", intent: str = "meet") -> str:
@@ -57,26 +67,41 @@ def tell(results: Sequence[ToolResult], language: str = "en") -> str:
     return " ".join(_tell(each, _phrases(language)) for each in results)
 
 
-def _amount(name: str, value: str | int) -> str:
-    return f"₹{value // 100}.{value % 100:02}" if name == "amount" and isinstance(value, int) else str(value)
-
-
 def _tell(result: ToolResult, phrases: Mapping[str, str]) -> str:
-    try:
-        value = json.loads(result.content)
-    except ValueError:
-        value = result.content
-    if isinstance(value, Mapping) and (result.failed or value.get("ok") is False):
-        why = str(value.get("message") or value.get("code") or phrases["failed.plain"])
-        return phrases["failed"].format(why=why.rstrip(".।"))
-    if result.failed:
-        return phrases["failed"].format(why=str(value).rstrip(".।"))
+    value = _read(result.content)
+    failed = result.failed or (isinstance(value, Mapping) and value.get("ok") is False)
+    if failed:
+        return phrases["failed"].format(why=_why(value, phrases))
     if isinstance(value, Mapping):
         return _fields(value, phrases)
     if isinstance(value, list):
-        items = "; ".join(_plain(each, phrases) for each in value[:_MOST])
-        return phrases["found"].format(count=len(value), items=items)
-    return str(value)
+        return _found(value, phrases)
+    return phrases["found.nothing"] if value == _NOTHING else str(value)
+
+
+def _read(content: str) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        lines = dict(line.split(": ", 1) for line in content.splitlines() if ": " in line)
+        facts = {name.lower(): value for name, value in lines.items()}
+        return facts if _state(facts) else content
+
+
+def _why(value: Any, phrases: Mapping[str, str]) -> str:
+    """The reason of a failure: its sentence, else words for its code, never the code itself."""
+    if not isinstance(value, Mapping):
+        return str(value).rstrip(".।") or phrases["failed.plain"]
+    if message := value.get("message"):
+        return str(message).rstrip(".।")
+    return phrases.get(f"code.{value.get('code', '')}", phrases["failed.plain"])
+
+
+def _found(values: Sequence[Any], phrases: Mapping[str, str]) -> str:
+    if not values:
+        return phrases["found.nothing"]
+    items = "; ".join(_plain(each, phrases) for each in values[:_MOST])
+    return phrases["found.one" if len(values) == 1 else "found"].format(count=len(values), items=items)
 
 
 def _fields(value: Mapping[str, Any], phrases: Mapping[str, str]) -> str:
@@ -84,11 +109,11 @@ def _fields(value: Mapping[str, Any], phrases: Mapping[str, str]) -> str:
         if isinstance(value.get(name), str):
             return str(value[name])
     if state := _state(value):
-        return phrases[state].format(about=_about(value, phrases))
+        return _outcome(state, value, phrases)
     shown = [
         f"{name.replace('_', ' ')} {_plain(each, phrases)}"
         for name, each in value.items()
-        if name != "ok" and not isinstance(each, dict | list)
+        if name != "ok" and not name.endswith("_id") and not isinstance(each, dict | list)
     ]
     return phrases["done.about"].format(about=", ".join(shown[:_MOST])) if shown else phrases["done"]
 
@@ -98,14 +123,49 @@ def _state(value: Mapping[str, Any]) -> str:
     return next((_STATES[each] for each in said if each in _STATES), "")
 
 
-def _about(value: Mapping[str, Any], phrases: Mapping[str, str]) -> str:
-    """ ": bob, tomorrow, 15:00, 30 minutes", or nothing."""
-    said = [
-        phrases["minutes"].format(minutes=value[name]) if name == "minutes" else _plain(value[name], phrases)
-        for name in _ABOUT
-        if value.get(name)
-    ]
-    return f": {', '.join(said)}" if said else ""
+def _outcome(state: str, value: Mapping[str, Any], phrases: Mapping[str, str]) -> str:
+    """ "Agreed with bob: tomorrow, 15:00, 30 minutes.", with the reason and the other side's words."""
+    name = next((str(value[each]) for each in _WHO if value.get(each)), "")
+    said = [_slot(each, value[each], phrases) for each in _ABOUT if value.get(each)]
+    if why := value.get("reason") or value.get("why"):
+        said.append(str(why))
+    parts = {each: phrases[each].replace("_", " ").format(name=name) if name else "" for each in _PLACES}
+    sentence = phrases[state].format(about=f": {', '.join(said)}" if said else "", **parts)
+    words = str(value.get("said") or value.get("they said") or "").removeprefix(_QUOTED).strip('"')
+    if not sentence.startswith(name) or not name:
+        sentence = sentence[:1].upper() + sentence[1:]
+    return sentence + (" " + phrases["wrote"].format(words=words) if words else "")
+
+
+def _slot(name: str, value: Any, phrases: Mapping[str, str]) -> str:
+    """A value as people say it: rupees, minutes, a day in the language."""
+    if name == "amount" and isinstance(value, int):
+        return rupees(value)
+    if name == "minutes":
+        return phrases["minutes"].format(minutes=value)
+    if name == "quantity":
+        return f"×{value}"
+    return _day(str(value), phrases) if name in ("when", "time") else _plain(value, phrases)
+
+
+def rupees(paise: int) -> str:
+    """₹1,20,000 or ₹840.50: grouped as in India, paise only when there are some."""
+    whole, rest = divmod(paise, 100)
+    digits = str(whole)
+    head, tail = digits[:-3], digits[-3:]
+    while head:
+        tail, head = f"{head[-2:]},{tail}", head[:-2]
+    return f"₹{tail}.{rest:02}" if rest else f"₹{tail}"
+
+
+def _day(value: str, phrases: Mapping[str, str]) -> str:
+    """Day words of the rules in the language; a date or a time stays."""
+    if said := phrases.get(f"day.{value}"):
+        return said
+    beside, _, day = value.partition(" ")
+    if beside == "next" and day in _DAYS:
+        return phrases["day.next"].format(day=phrases[f"day.{day}"])
+    return value
 
 
 def _plain(value: Any, phrases: Mapping[str, str]) -> str:

@@ -30,6 +30,37 @@ _DIGITS = 12
 _ENGLISH_TOO = {
     *("log", "char", "mile", "rad", "bees", "jan", "male", "tale", "mango", "role", "rote", "rate", "tala"),
     *("late", "lane", "mange", "dale", "hue", "pane", "bane", "use", "in", "un", "to", "ya", "are", "run"),
+    *(
+        "aa",
+        "bare",
+        "band",
+        "ban",
+        "final",
+        "scene",
+        "mat",
+        "par",
+        "fir",
+        "mint",
+        "pone",
+        "ration",
+        "tin",
+        "tang",
+    ),
+    *(
+        "hum",
+        "dam",
+        "tut",
+        "programme",
+        "wicket",
+        "timing",
+        "thanx",
+        "rat",
+        "rum",
+        "sang",
+        "bat",
+        "bis",
+        "das",
+    ),
     *("runs", "or", "the", "me", "he", "na", "do"),
 }
 _WORDS_FOR_ONE = 6  # one romanised Hindi word in so many makes the message Hinglish
@@ -183,8 +214,10 @@ def language(text: str) -> str:
 
 @cache
 def _only_hinglish() -> frozenset[str]:
-    """The words of the Hinglish list that no English phrase has."""
-    return frozenset(_words("hinglish").keys() - _words("en").keys() - _ENGLISH_TOO)
+    """The words of the Hinglish list that no English phrase has, and that are not names."""
+    names = {word for word, means in _lists().items() if "name" in means}
+    romanised = {word for word in _words("hinglish") if (word,) not in names}
+    return frozenset(romanised - _words("en").keys() - _ENGLISH_TOO)
 
 
 @cache
