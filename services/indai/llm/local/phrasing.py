@@ -1,7 +1,7 @@
 """What the built-in provider says, in English, Hindi or Hinglish. Pure; the same words for the same outcome.
 
-The sentences are in `phrases/*.txt`, one file for each language. A result is JSON, or the `label: value` lines
-that the runtime makes of one. Days are said in the language; what a tool or a peer wrote is passed on as it is.
+The sentences are in `phrases/*.txt`, one file for each language. A result is JSON, or `label: value` lines,
+which the runtime makes of one. Days are said in the language; what a tool or a peer wrote stays as it is.
 """
 
 from __future__ import annotations
