@@ -142,6 +142,10 @@ class Agents:
             keys_of = seeds.get(owner, {})
             self._add(Agent(owner, digest, Path(path), ZoneInfo(zone), keys_of, subject=subject))
 
+    def zone_of(self, owner: str) -> str:
+        """Name of an owner's time zone; empty for one who does not live here."""
+        return self.get(owner).zone.key if owner in self else ""
+
     def get(self, owner: str) -> Agent:
         """Raises NotFound when the handle does not live here."""
         try:

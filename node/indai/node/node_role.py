@@ -67,6 +67,7 @@ from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
+from indai.node.tool_news import pushing
 from indai.node.tools_role import ToolsPlan, open_tools
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
@@ -285,7 +286,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             *exchange.services(engine, querier, ledger.origin),
             *_memory(plan.neighbours.memory, agents),
         )
-        toolbox = open_tools(
+        tools = open_tools(
             ToolsPlan(
                 plan.pool,
                 plan.data,
@@ -294,6 +295,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 near.memory,
                 resolver.resolve,
                 clock,
+                admitted,
+                agents.zone_of,
                 public.tools,
                 public.connected,
             )
@@ -307,18 +310,21 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     tiers,
                     bindings,
                     agents,
-                    lambda handle: agents.get(handle).zone.key if handle in agents else "",
+                    agents.zone_of,
                     INTENTS,
-                    toolbox,
+                    tools.toolbox,
                     near.llm,
                     near.memory,
                 )
             )
         )
+        tools.start(pushing(talks.outbound))
+        stack.push_async_callback(tools.close)
         yield NodeRole(
             peer,
             (
                 *of_owners,
+                *tools.services,
                 Service(
                     owner_pb2_grpc.add_OperatorServiceServicer_to_server,
                     operator,
@@ -354,7 +360,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             ),
             (*routes, *public.routes),
             talks,
-            toolbox,
+            tools.toolbox,
             operators,
         )
 

@@ -11,15 +11,22 @@ from indai.node.auth import Authenticate, Caller
 from indai.node.inprocess import local_channel
 from indai.node.kinds.money import spoken
 from indai.node.service import Service
+from indai.node.tool_service import ApprovalServicer, ToolServicer
 from indai.protocol.errors import InvalidInput, Reason
 from indai.tools.approvals import Approvals
 from indai.tools.desk import Desk, Desks
 from indai.tools.intents.table import intents, remembering
+from indai.tools.intents.threads import ThreadsOf
+from indai.tools.jobs import Jobs
+from indai.tools.jobwork import JobWork
 from indai.tools.people import People, Resolve
+from indai.tools.queue import Worker
 from indai.tools.scoping import Lists, Scoping, read_lists
 from indai.tools.store import CallStore
 from indai.tools.toolbox import Connected, NodeToolbox, nothing_connected
-from indai.tools.values import Tool
+from indai.tools.values import Caller as ToolCaller
+from indai.tools.values import Outcome, Push, Tool
+from indai.v1 import tools_pb2_grpc
 from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
@@ -46,25 +53,62 @@ class ToolsPlan:
     memory: MemoryServiceAsyncStub | None
     resolve: Resolve
     clock: Callable[[], int]
+    admit: Authenticate
+    zone_of: Callable[[str], str]
     more: Sequence[Tool] = ()
     connected: Connected = nothing_connected
 
 
-def open_tools(plan: ToolsPlan) -> NodeToolbox:
-    """The toolbox. Raises InvalidInput for a file of lists that can't be used."""
+@dataclass(slots=True)
+class Tools:
+    """The tools of a node. Jobs are done from `start` on, when there is somewhere to tell of them."""
+
+    toolbox: NodeToolbox
+    services: tuple[Service, ...]
+    _jobs: Jobs
+    _worker: Worker
+
+    def start(self, push: Push) -> None:
+        """Begin to do what waits."""
+        self._jobs.push = push
+        self._worker.start()
+
+    async def close(self) -> None:
+        """Stop after what runs."""
+        await self._worker.close()
+
+
+def open_tools(plan: ToolsPlan) -> Tools:
+    """Put together, not started. Raises InvalidInput for a file of lists that can't be used."""
     desks, people = _desks(plan), People(plan.resolve)
     tools: list[Tool] = [*intents(desks, people, spoken), *plan.more]
     if plan.memory is not None:
         tools += remembering(plan.memory)
-    return NodeToolbox(
+    calls, approvals = CallStore(plan.pool), Approvals(plan.pool)
+    jobs = Jobs(plan.pool, plan.clock, _nobody)
+    toolbox = NodeToolbox(
         tools,
-        CallStore(plan.pool),
-        Approvals(plan.pool),
+        calls,
+        approvals,
         plan.clock,
         spoken,
         Scoping(_lists(plan.data / FILE)),
         plan.connected,
+        jobs,
+        ThreadsOf(desks).answer,
     )
+    jobs.handlers = JobWork(toolbox, approvals, ThreadsOf(desks).look, plan.clock).handlers
+    tool_servicer = ToolServicer(toolbox, calls, jobs, plan.zone_of, plan.clock)
+    approval_servicer = ApprovalServicer(toolbox, approvals, plan.zone_of, plan.clock)
+    services = (
+        Service(tools_pb2_grpc.add_ToolServiceServicer_to_server, tool_servicer, plan.admit),
+        Service(tools_pb2_grpc.add_ApprovalServiceServicer_to_server, approval_servicer, plan.admit),
+    )
+    return Tools(toolbox, services, jobs, Worker(plan.pool, jobs.work))
+
+
+async def _nobody(_: ToolCaller, __: Outcome) -> None:
+    """Before conversations run, nobody can be told."""
 
 
 def _lists(path: Path) -> Lists:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,6 +61,14 @@ class Asked:
     approval: Approval
 
 
+Also = Callable[[asyncpg.Connection, Asked], Awaitable[None]]
+"""What happens in the same transaction."""
+
+
+async def nothing_more(_: asyncpg.Connection, __: Asked) -> None:
+    """Nothing besides."""
+
+
 class Approvals:
     """The rows. Every query names the holder, and row-level security holds it to that."""
 
@@ -68,10 +76,17 @@ class Approvals:
         self._pool = pool
 
     async def ask(
-        self, caller: Caller, tool: str, act: Act, digest: bytes, why: str, now_ms: int
+        self,
+        caller: Caller,
+        tool: str,
+        act: Act,
+        digest: bytes,
+        why: str,
+        now_ms: int,
+        also: Also = nothing_more,
     ) -> tuple[Asked, bool]:
         """The question about exactly this act, and whether it is new: one that waits is not asked twice.
-        Raises Refused when too many wait."""
+        `also` happens with a new one or not at all. Raises Refused when too many wait."""
         holder = holder_of(caller)
         async with transaction(self._pool, (holder,)) as connection:
             await connection.execute(_EXPIRE, holder, now_ms, None)
@@ -87,6 +102,7 @@ class Approvals:
                 )
             asked = _new(caller, tool, act, digest, why, now_ms)
             if await self._insert(connection, holder, asked):
+                await also(connection, asked)
                 return asked, True
             # Somebody asked the same at this moment; READ COMMITTED shows it now.
             rows = await connection.fetch(f"{_PENDING} AND action_hash = $3", holder, now_ms, digest)
@@ -119,12 +135,16 @@ class Approvals:
             rows = await connection.fetch(f"{_PENDING} ORDER BY expires_ms, id", holder, now_ms)
         return [_asked(row) for row in rows]
 
-    async def take(self, holder: str, code: str, *, approve: bool, by: str, now_ms: int) -> Asked:
-        """Take the owner's word. Raises NotFound for a code that doesn't wait: used, expired or never
-        given."""
+    async def take(
+        self, holder: str, code: str, *, approve: bool, by: str, now_ms: int, also: Also = nothing_more
+    ) -> Asked:
+        """Take the owner's word; `also` happens with it or not at all. Raises NotFound for a code that
+        doesn't wait: used, expired or never given."""
         async with transaction(self._pool, (holder,)) as connection:
             state = "approved" if approve else "declined"
             row = await connection.fetchrow(_ANSWER, holder, normalised(code), now_ms, state, now_ms, by)
+            if row is not None:
+                await also(connection, _asked(row))
         if row is None:
             raise NotFound(
                 Reason.NOT_FOUND,
@@ -154,10 +174,11 @@ class Approvals:
         return done is not None
 
     async def expire(self, holder: str, id: uuid.UUID, now_ms: int) -> Asked | None:
-        """The row if its time ran out just now."""
+        """The row if its time ran out without an answer."""
         async with transaction(self._pool, (holder,)) as connection:
-            row = await connection.fetchrow(_EXPIRE, holder, now_ms, id)
-        return _asked(row) if row else None
+            await connection.execute(_EXPIRE, holder, now_ms, id)
+        asked = await self.find(holder, id)
+        return asked if asked is not None and asked.state == "expired" else None
 
 
 def is_code(text: str) -> bool:

@@ -16,10 +16,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import asyncpg
 import structlog
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
-from indai.tools.approvals import Approvals, Asked
+from indai.tools.approvals import Approvals, Asked, is_code, nothing_more
 from indai.tools.cache import ReadCache, key_of
+from indai.tools.jobs import Jobs
 from indai.tools.normalise import Money, fields_of
 from indai.tools.outcomes import Judged, broken, dumped, failed, identity_number, judged, raised
 from indai.tools.schemas import (
@@ -49,9 +51,14 @@ from indai.tools.values import (
 from jsonschema import Draft202012Validator
 
 GRACE_S: Final = 0.5  # what a tool that is told to stop may still take
+FOLLOW_S: Final = 5.0
+CARRIED_S: Final = 120.0  # longer than any call takes
 _THREE: Final = frozenset(Touch)
 
 log = structlog.get_logger(__name__)
+
+ThreadAnswer = Callable[[Caller, str, bool], Awaitable[Mapping[str, Any]]]
+"""Answers a negotiation's question by its code, and gives the thread as a result."""
 
 Connected = Callable[[Caller, str], Awaitable[bool]]
 """Whether an integration (e.g. `digilocker`) is connected for a caller."""
@@ -82,6 +89,8 @@ class NodeToolbox:
         money: Money,
         scoping: Scoping | None = None,
         connected: Connected = nothing_connected,
+        jobs: Jobs | None = None,
+        threads: ThreadAnswer | None = None,
     ) -> None:
         self._tools: dict[str, _Known] = {}
         self._calls = calls
@@ -90,6 +99,8 @@ class NodeToolbox:
         self._money = money
         self._scoping = scoping or Scoping()
         self._connected = connected
+        self._jobs = jobs
+        self._threads = threads
         self._cache = ReadCache()
         for tool in tools:
             self.add(tool)
@@ -184,7 +195,8 @@ class NodeToolbox:
                 "NEEDS_OWNER", f"{known.spec.name} needs the word of an owner, and there is none here."
             )
             return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
-        asked, _ = await self._approvals.ask(caller, known.spec.name, act, digest, why, self._clock())
+        name, now_ms = known.spec.name, self._clock()
+        asked, _ = await self._approvals.ask(caller, name, act, digest, why, now_ms, self._expiring)
         outcome = Outcome(Status.NEEDS_APPROVAL, why, code="NEEDS_APPROVAL", approval=asked.approval)
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
 
@@ -192,15 +204,47 @@ class NodeToolbox:
         """See `Toolbox`. Only the owner, proved to be them and at their own door."""
         if caller.door != "private" or not caller.verified or caller.person != caller.owner:
             return failed("NOT_ALLOWED", "Only the owner may answer that, once it is proved who they are.")
+        if self._threads is not None and not is_code(code):
+            return await self._about_thread(caller, code, approve=approve)
         try:
             asked = await self._approvals.take(
-                holder_of(caller), code, approve=approve, by=caller.person, now_ms=self._clock()
+                holder_of(caller),
+                code,
+                approve=approve,
+                by=caller.person,
+                now_ms=self._clock(),
+                also=self._carried_out if approve else nothing_more,
             )
         except IndaiError as error:
             return raised(error).outcome
-        if not approve:
-            return Outcome(Status.DONE, "It was declined; nothing has happened.", code="DECLINED")
-        return await self.carry_out(asked)
+        outcome = await self.carry_out(asked) if approve else _declined()
+        if self._jobs is not None and asked.caller.session != caller.session:
+            await self._jobs.push(asked.caller, replace(outcome, approval=asked.approval))
+        return outcome
+
+    async def _about_thread(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
+        """A question of a negotiation, which the owner's own service answers."""
+        assert self._threads is not None  # noqa: S101 - the only caller has looked
+        try:
+            result = await self._threads(caller, code, approve)
+        except IndaiError as error:
+            return raised(error).outcome
+        return Outcome(Status.DONE, result=result, thread=str(result.get("thread_id", "")))
+
+    async def _expiring(self, connection: asyncpg.Connection, asked: Asked) -> None:
+        """With a question: what tells when its time has run out."""
+        await self._with(
+            connection, asked, "expire", (asked.approval.expires_at_ms - self._clock()) / 1000 + 1
+        )
+
+    async def _carried_out(self, connection: asyncpg.Connection, asked: Asked) -> None:
+        """With the owner's yes: what runs it, should this process die before it has."""
+        await self._with(connection, asked, "approved", CARRIED_S)
+
+    async def _with(self, connection: asyncpg.Connection, asked: Asked, kind: str, delay_s: float) -> None:
+        if self._jobs is not None:
+            about, key = {"approval": str(asked.id)}, str(asked.id)
+            await self._jobs.put(connection, asked.caller, kind, asked.tool, about, delay_s=delay_s, key=key)
 
     async def carry_out(self, asked: Asked, progress: Progress | None = None) -> Outcome:
         """Run what was approved, exactly as it was shown; again after a crash, until its outcome is kept."""
@@ -216,14 +260,56 @@ class NodeToolbox:
         return outcome
 
     async def _run(
-        self, known: _Known, caller: Caller, act: Act, digest: bytes, progress: Progress
+        self,
+        known: _Known,
+        caller: Caller,
+        act: Act,
+        digest: bytes,
+        progress: Progress,
+        *,
+        in_job: bool = False,
     ) -> Outcome:
+        if known.spec.long_running and self._jobs is not None and not in_job:
+            return await self._later(known, caller, act, digest)
         begun = time.perf_counter()
         found = await self._tried(known, caller, act.arguments, progress)
         latency_ms = round((time.perf_counter() - begun) * 1000)
         if known.spec.effect is not Effect.READ:
             self._cache.forget(caller)
+        found = await self._followed(known, caller, found)
         return await self._noted(known, caller, digest, act.arguments, found, latency_ms=latency_ms)
+
+    async def _later(self, known: _Known, caller: Caller, act: Act, digest: bytes) -> Outcome:
+        """A tool that takes long runs as a job; the session is told when it ends."""
+        assert self._jobs is not None  # noqa: S101 - the only caller has looked
+        name = known.spec.name
+        job = await self._jobs.add(caller, "run", name, act.arguments, key=digest.hex())
+        outcome = Outcome(Status.RUNNING, "I am working on it, and will tell you.", job=str(job))
+        return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
+
+    async def _followed(self, known: _Known, caller: Caller, found: Judged) -> Judged:
+        """What goes on with others is followed by a job; the session is told how it ends."""
+        outcome = found.outcome
+        if self._jobs is None or outcome.status is not Status.RUNNING or not outcome.thread:
+            return found
+        about = {"thread_id": outcome.thread}
+        job = await self._jobs.add(
+            caller, "follow", known.spec.name, about, delay_s=FOLLOW_S, key=outcome.thread
+        )
+        return replace(found, outcome=replace(outcome, job=str(job)))
+
+    async def run_later(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Outcome:
+        """What a job runs, with the arguments that were taken when it was made."""
+        known = self._tools.get(name)
+        if known is None:
+            return failed("UNKNOWN_TOOL", f"There is no tool {name} any more.")
+        digest = action_hash(caller, name, arguments)
+        return await self._run(known, caller, Act(arguments, ""), digest, unheard, in_job=True)
+
+    def told(self, caller: Caller, name: str, result: Mapping[str, Any]) -> Outcome:
+        """A later result of a tool's, in words."""
+        known = self._tools[name]
+        return judged(caller, known.spec, known.result, result, self._money).outcome
 
     async def _tried(
         self, known: _Known, caller: Caller, arguments: Mapping[str, Any], progress: Progress
@@ -306,6 +392,10 @@ def _unfit(known: _Known, arguments: Mapping[str, Any]) -> Outcome | None:
     if problem := misfit(known.arguments, arguments):
         return failed("BAD_ARGUMENTS", f"The arguments do not fit: {problem}.", retryable=True)
     return identity_number(arguments, "The request")
+
+
+def _declined() -> Outcome:
+    return Outcome(Status.DONE, "It was declined; nothing has happened.", code="DECLINED")
 
 
 async def _let_go(running: asyncio.Future[Any]) -> None:

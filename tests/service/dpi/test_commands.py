@@ -20,7 +20,7 @@ import pytest_asyncio
 from indai.cli.home import Home, Run
 from indai.node.keystore import open_keystore
 from indai.node.secrets import Secrets
-from indai.node.tools_role import ToolsPlan, open_tools
+from indai.node.tools_role import Tools, ToolsPlan, open_tools
 from indai.storage.pool import transaction
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Outcome, Status, unheard
@@ -93,12 +93,13 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         yield Place(node, locker, bank, *opened[0])
 
 
-def _watching(opened: list[tuple[NodeToolbox, asyncpg.Pool]]) -> Callable[[ToolsPlan], NodeToolbox]:
+def _watching(opened: list[tuple[NodeToolbox, asyncpg.Pool]]) -> Callable[[ToolsPlan], Tools]:
     """Opens the node's toolbox as ever, and shows it to the test."""
 
-    def open_and_keep(plan: ToolsPlan) -> NodeToolbox:
-        opened.append((open_tools(plan), plan.pool))
-        return opened[-1][0]
+    def open_and_keep(plan: ToolsPlan) -> Tools:
+        tools = open_tools(plan)
+        opened.append((tools.toolbox, plan.pool))
+        return tools
 
     return open_and_keep
 

@@ -79,7 +79,7 @@ class Bench:
 async def bench(shared_database: tuple[str, str]) -> AsyncIterator[Bench]:
     dsn, admin_dsn = shared_database
     admin = await asyncpg.connect(admin_dsn)
-    await admin.execute("TRUNCATE tools.tool_calls, tools.approvals")
+    await admin.execute("TRUNCATE tools.tool_calls, tools.approvals, tools.jobs, tools.pgqueuer")
     await admin.close()
     pool = await open_pool(dsn, max_size=4)
     yield Bench(pool)

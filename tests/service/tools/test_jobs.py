@@ -1,0 +1,195 @@
+"""Work that outlives a call: done at least once, told once it ends, given up in the open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from indai.protocol.errors import NotFound, Reason, Unavailable
+from indai.tools.approvals import LIFETIME_MS, Approvals
+from indai.tools.jobs import MAX_ATTEMPTS, Job, Jobs
+from indai.tools.jobwork import JobWork
+from indai.tools.queue import Worker
+from indai.tools.toolbox import NodeToolbox
+from indai.tools.values import Caller, Outcome, Status
+
+from tests.service.tools.conftest import ACT, ALICE, OWNER, Bench, Made, call, closed, tool
+
+FIRST = (1 << 62, UUID(int=(1 << 128) - 1))
+THREAD = {"type": "object", "properties": {"state": {"type": "string", "x-importance": 3}}}
+
+
+@dataclass
+class Shop:
+    """A toolbox with jobs, whose news the test hears."""
+
+    bench: Bench
+    thread: dict[str, Any] = field(default_factory=lambda: {"state": "waiting", "running": True})
+    news: list[tuple[str, Outcome]] = field(default_factory=list)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def open(self, *tools: Made) -> NodeToolbox:
+        self.jobs = Jobs(self.bench.pool, self.bench.clock, self._hear)
+        box = self.bench.box(*tools, jobs=self.jobs)
+        work = JobWork(box, Approvals(self.bench.pool), self._look, self.bench.clock)
+        self.jobs.handlers = work.handlers
+        return box
+
+    async def _hear(self, caller: Caller, outcome: Outcome) -> None:
+        self.news.append((caller.session, outcome))
+        self.heard.set()
+
+    async def _look(self, _: Caller, thread_id: str) -> Mapping[str, Any]:
+        return self.thread | {"thread_id": thread_id}
+
+    async def rows(self, state: str = "") -> list[Job]:
+        return list(await self.jobs.listed(OWNER, state, FIRST, 50))
+
+    async def work(self) -> list[float | None]:
+        """Each job that waits, once."""
+        return [await self.jobs.work(each.holder, each.id) for each in await self.rows("waiting")]
+
+
+@pytest.fixture
+def shop(bench: Bench) -> Shop:
+    return Shop(bench)
+
+
+@pytest.fixture
+async def worker(shop: Shop) -> AsyncIterator[Callable[[], None]]:
+    started: list[Worker] = []
+
+    def start() -> None:
+        started.append(Worker(shop.bench.pool, shop.jobs.work))
+        started[-1].start()
+
+    yield start
+    for each in started:
+        await each.close()
+
+
+def slow(does: Callable[[Mapping[str, Any]], Any] | None = None) -> Made:
+    return tool(
+        "report", does or (lambda _: {"state": "ready"}), result=THREAD, long_running=True, effect=ACT
+    )
+
+
+async def test_a_long_one_runs_as_a_job_and_the_session_is_told(
+    shop: Shop, worker: Callable[[], None]
+) -> None:
+    made = slow()
+    box = shop.open(made)
+    outcome = await call(box, "report", {"x": 1})
+    assert (outcome.status, bool(outcome.job)) == (Status.RUNNING, True)
+    assert not made.calls
+    assert (await call(box, "report", {"x": 1})).job == outcome.job  # the same turn asks for the same job
+    worker()
+    await asyncio.wait_for(shop.heard.wait(), 20)
+    ((session, told),) = shop.news
+    assert (session, told.job, told.result) == ("s1", outcome.job, {"state": "ready"})
+    assert [caller.turn for caller, _ in made.calls] == ["t1"]
+
+
+async def test_what_fails_for_a_while_is_tried_again_and_then_given_up_in_the_open(shop: Shop) -> None:
+    def away(_: Mapping[str, Any]) -> Any:
+        raise Unavailable(Reason.UNREACHABLE, "The printer is away.")
+
+    made = slow(away)
+    await call(shop.open(made), "report")
+    waits = [(await shop.work())[0] for _ in range(MAX_ATTEMPTS)]
+    assert waits[-1] is None
+    assert None not in waits[:-1]
+    assert waits[:3] == [10.0, 20.0, 40.0]
+    (dead,) = await shop.rows("dead")
+    assert (dead.error, dead.attempts) == ("UNREACHABLE", MAX_ATTEMPTS)
+    assert [told.words for _, told in shop.news] == ["The printer is away."]
+    await shop.jobs.retry(OWNER, dead.id)
+    assert [each.attempts for each in await shop.rows("waiting")] == [0]
+    with pytest.raises(NotFound):
+        await shop.jobs.retry(OWNER, dead.id)
+    with pytest.raises(NotFound):
+        await shop.jobs.retry("ind.ai/bob", dead.id)
+
+
+async def test_a_job_that_breaks_is_dead_at_once_and_says_only_its_kind(shop: Shop) -> None:
+    box = shop.open(slow())
+    await call(box, "report")
+
+    async def bad(_: Job) -> Any:
+        raise ValueError("a secret")
+
+    shop.jobs.handlers["run"] = bad
+    assert await shop.work() == [None]
+    (dead,) = await shop.rows("dead")
+    assert dead.error == "INTERNAL"
+
+
+async def test_a_negotiation_is_followed_until_it_rests(shop: Shop) -> None:
+    made = tool(
+        "meet", lambda _: {"state": "waiting", "running": True, "thread_id": "ab"}, result=THREAD, effect=ACT
+    )
+    outcome = await call(shop.open(made), "meet")
+    assert (outcome.status, outcome.thread) == (Status.RUNNING, "ab")
+    assert outcome.job
+    assert await shop.work() == [5.0]
+    shop.bench.now_ms += 3_600_000
+    assert await shop.work() == [360.0]  # the older it is, the less often it is looked at
+    shop.thread = {"state": "agreed"}
+    assert await shop.work() == [None]
+    ((_, told),) = shop.news
+    assert (told.status, told.result["state"], told.thread) == (Status.DONE, "agreed", "ab")
+
+
+async def test_what_was_approved_runs_after_a_crash_and_once(shop: Shop) -> None:
+    made = tool("pay", effect=ACT, arguments=closed(amount={"type": "integer"}))
+    box = shop.open(made)
+    asked = await call(box, "pay", {"amount": 5}, replace(ALICE, approvals=frozenset({"pay"})))
+    assert asked.approval is not None
+    approvals = Approvals(shop.bench.pool)
+    # The process dies between the owner's yes and the call: only the transaction is left.
+    await approvals.take(OWNER, asked.approval.code, approve=True, by=OWNER, now_ms=0, also=box._carried_out)
+    assert not made.calls
+    await shop.work()
+    assert [arguments for _, arguments in made.calls] == [{"amount": 5}]
+    assert [told.status for _, told in shop.news] == [Status.DONE]
+    await shop.work()
+    assert len(made.calls) == 1
+
+
+async def test_an_answer_from_elsewhere_is_told_where_it_was_asked(shop: Shop) -> None:
+    box = shop.open(tool("pay", effect=ACT))
+    asking = replace(ALICE, approvals=frozenset({"pay"}))
+    asked = await call(box, "pay", {"x": 1}, asking)
+    assert asked.approval is not None
+    await box.answer(replace(ALICE, session="elsewhere"), asked.approval.code, approve=True)
+    assert [session for session, _ in shop.news] == ["s1"]
+    asked = await call(box, "pay", {"x": 2}, asking)
+    assert asked.approval is not None
+    await box.answer(
+        ALICE, asked.approval.code, approve=True
+    )  # in the same conversation it is answered at once
+    assert len(shop.news) == 1
+
+
+async def test_who_asked_hears_that_a_question_expired(shop: Shop) -> None:
+    box = shop.open(tool("pay", effect=ACT))
+    asked = await call(box, "pay", {"x": 1}, replace(ALICE, approvals=frozenset({"pay"})))
+    assert asked.approval is not None
+    assert await shop.work() == [600.0]  # too early: it still waits
+    assert not shop.news
+    shop.bench.now_ms += LIFETIME_MS + 1
+    await shop.work()
+    assert [told.code for _, told in shop.news] == ["EXPIRED"]
+
+
+async def test_jobs_of_one_owner_are_hidden_from_another(shop: Shop) -> None:
+    await call(shop.open(slow()), "report")
+    assert len(await shop.rows()) == 1
+    assert not await shop.jobs.listed("ind.ai/bob", "", FIRST, 50)
+    (job,) = await shop.rows()
+    assert await shop.jobs.work("ind.ai/bob", job.id) is None
+    assert (await shop.rows())[0].attempts == 0
