@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import structlog
 from aiohttp import web
-from indai.client.fraud import Evidence
 from indai.client.gossip import Gossip
-from indai.client.heads import SplitView
 from indai.client.network import NetworkPolicy
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
@@ -62,6 +60,7 @@ from indai.node.peer_service import STREAMS, PeerServicer
 from indai.node.policies import Policies
 from indai.node.querier import Querier
 from indai.node.refusals import Refusals
+from indai.node.registry_watch import alarm, tail
 from indai.node.secrets import Secrets
 from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
@@ -98,7 +97,6 @@ if TYPE_CHECKING:
     from indai.v1.policy_pb2_grpc import PolicyServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
-TAIL_S = 10.0  # how often the registry's log is read for changed handles
 IDLE_CHECK_S = 60.0
 CONTENT_KEY = "ledger-contents"
 ASK_TIMEOUT_S = 10.0
@@ -202,7 +200,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.push_async_callback(channels.close)
         monitor = Monitor(plan.pool, store, resolver, agents, plan.handle, clock)
         await monitor.load()
-        gossip = Gossip(resolver, _asker(resolver, channels), plan.data, _alarm(monitor))
+        gossip = Gossip(resolver, _asker(resolver, channels), plan.data, alarm(monitor))
         gossip.start()
         stack.push_async_callback(gossip.close)
         gate = Gate(resolver, agents, clock, gossip.hear, policies.check_hands)
@@ -245,7 +243,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             feed = MemoryFeed(store, agents, plan.neighbours.memory)
             feed.start()
             stack.push_async_callback(feed.close)
-        stack.callback(asyncio.create_task(_tail(resolver, monitor)).cancel)
+        stack.callback(asyncio.create_task(tail(resolver, monitor)).cancel)
         stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
 
         changes = CalendarChanges(store, agents, tastes, engine.act, engine.start, clock)
@@ -446,35 +444,6 @@ def _asker(resolver: Resolver, channels: PeerChannels) -> Callable[[str, int], A
         return (await stub.GetRegistryHead(request, timeout=ASK_TIMEOUT_S)).checkpoint
 
     return ask
-
-
-def _alarm(monitor: Monitor) -> Callable[[Evidence, Path], Awaitable[None]]:
-    """Tells every owner of evidence against the registry."""
-
-    async def found(evidence: Evidence, path: Path) -> None:
-        proved = "has signed two histories" if evidence.is_proof else "does not prove that it is one history"
-        await monitor.cry(f"The registry {evidence.log.name} {proved}: {path}.", Reason.SPLIT_VIEW.name)
-
-    return found
-
-
-async def _tail(resolver: Resolver, monitor: Monitor) -> None:
-    while True:
-        try:
-            await resolver.tail()
-            await monitor.check()
-        except SplitView as error:
-            await _cry(monitor, error)
-        except IndaiError as error:
-            log.warning("registry not followed", reason=error.reason.name, error=error.message)
-        await asyncio.sleep(TAIL_S)
-
-
-async def _cry(monitor: Monitor, error: SplitView) -> None:
-    try:
-        await monitor.cry(str(error), error.reason.name)
-    except IndaiError as failed:
-        log.error("alarm not written", reason=failed.reason.name, error=failed.message)
 
 
 async def _close_idle(channels: PeerChannels) -> None:
