@@ -46,7 +46,7 @@ def test_the_development_set_is_understood_nearly_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "whole", "right"), [("en", 0.88, 0.97), ("hi", 0.88, 0.96), ("hinglish", 0.92, 0.95)]
+    ("language", "whole", "right"), [("en", 0.88, 0.96), ("hi", 0.88, 0.96), ("hinglish", 0.90, 0.93)]
 )
 def test_understanding_does_not_fall_below_what_was_measured(
     held_out: Scores, language: str, whole: float, right: float
@@ -64,6 +64,11 @@ def test_the_held_out_requests_are_many_and_none_was_worked_with() -> None:
 def test_the_model_of_intents_was_learnt_from_the_lists_and_requests_that_there_are() -> None:
     examples = [(training.seen(each.text), each.intent) for each in read("development")]
     assert training.digest(examples) in training.WEIGHTS.read_text("utf-8").splitlines()[0]
+
+
+def test_what_people_say_about_others_is_seldom_taken_for_a_request() -> None:
+    marks = score(each for name in ("held_out", "challenge") for each in read(name) if each.intent == "none")
+    assert marks.share("intent:none") >= 0.85
 
 
 def test_training_twice_gives_the_same_model() -> None:

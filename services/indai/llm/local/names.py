@@ -9,6 +9,7 @@ from indai.llm.local.words import Token
 
 _JOINS = ("and", "comma")
 _BESIDE_NAMES = {"day", "ask", "oclock"}
+_CAPITAL = 3  # people who write capitals write them for names
 _NOT_AFTER = frozenset({"the", "a", "an", "my", "our", "this"})
 
 
@@ -78,7 +79,7 @@ def _score(said: Sequence[Token], start: int, end: int) -> int:
         {"meet", "move", "cancel", "pay", "give"} & before.means.keys()
     )
     in_place = any(each is not None and _BESIDE_NAMES & each.means.keys() for each in (before, after))
-    return beside + named + follows_verb + in_place
+    return beside + _CAPITAL * named + follows_verb + in_place
 
 
 def _names(group: Sequence[Token]) -> list[str]:

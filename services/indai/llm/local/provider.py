@@ -72,9 +72,14 @@ class LocalProvider:
         self._name = name
         self._make_embedder = embedder
         self._embedder: Embedder | None = None
+        self._ready = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Event, None]:
         """The answer of the rules, a few words at a time."""
+        if not self._ready:
+            # The word lists take some tenths of a second to read, once.
+            await asyncio.to_thread(understand, "hello")
+            self._ready = True
         text, calls = answer(request)
         for piece in _pieces(text):
             yield TextDelta(piece)

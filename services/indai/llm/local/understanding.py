@@ -64,7 +64,7 @@ def _found(said: Sequence[Token], measures: Measures, who: str, intent: str) -> 
         "minutes": round(measures.minutes),
         "time": measures.moment(),
         "when": measures.days[0][1] if measures.days else "",
-        "field": _field(said),
+        "field": _field(said, measures),
         "item": _value(said, "item"),
         "quantity": measures.quantity or _alone(measures, intent == "book"),
         "amount": measures.amount or _alone(measures, intent == "pay") * 100,
@@ -78,12 +78,15 @@ def _value(said: Sequence[Token], kind: str) -> str:
     return next((token.means[kind] for token in said if kind in token.means), "")
 
 
-def _field(said: Sequence[Token]) -> str:
-    """The detail that is meant: "mail my CV" is about the CV, "office address" about the address."""
+def _field(said: Sequence[Token], measures: Measures) -> str:
+    """The detail that is meant: "mail my CV" is about the CV, "office address" about the address; a question
+    with a day and no detail ("does Friday suit Meera?") is about free time."""
     named = [token.means["field"] for token in said if "field" in token.means]
-    if not named and any("workplace" in token.means for token in said):
-        return "company"
-    return next((each for each in named if each not in _WEAK), next(iter(named), ""))
+    if named:
+        return next((each for each in named if each not in _WEAK), named[0])
+    if measures.days or measures.times:
+        return "availability"
+    return "company" if any("workplace" in token.means for token in said) else ""
 
 
 def _alone(measures: Measures, wanted: bool) -> int:
