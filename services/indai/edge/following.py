@@ -16,7 +16,7 @@ from indai.v1 import conversation_pb2 as pb
 if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
 
-RETRY_S: Final = 2.0
+RETRY_S: Final = 0.5
 _SOURCE: Final = "out/"
 
 log = structlog.get_logger(__name__)
@@ -34,17 +34,36 @@ class Follower:
         """Called with a channel that has something to send."""
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            try:
-                channels = sorted({each.adapter.channel for each in (await self._directory.all()).values()})
-                if channels:
-                    request = pb.WatchOutboundRequest(channels=channels)
-                    async for response in self._conversation.WatchOutbound(request):
-                        await self.take(response.message)
-            except IndaiError as error:
-                log.debug("outbound messages are not followed", reason=error.reason.name)
-            await asyncio.sleep(RETRY_S)
+        """Until cancelled. When there is a first channel of a kind, or the last one is gone, it asks anew."""
+        watching: asyncio.Task[None] | None = None
+        kinds: list[str] = []
+        try:
+            while True:
+                known = await self._kinds(kinds)
+                if watching is not None and (watching.done() or known != kinds):
+                    await _ended(watching)
+                    watching = None
+                if watching is None and known:
+                    kinds = known
+                    watching = asyncio.create_task(self._watch(kinds))
+                await asyncio.sleep(RETRY_S)
+        finally:
+            if watching is not None:
+                await _ended(watching)
+
+    async def _kinds(self, before: list[str]) -> list[str]:
+        try:
+            return sorted({each.adapter.channel for each in (await self._directory.all()).values()})
+        except IndaiError:
+            return before
+
+    async def _watch(self, kinds: list[str]) -> None:
+        try:
+            async for response in self._conversation.WatchOutbound(pb.WatchOutboundRequest(channels=kinds)):
+                if response.message.outbound_id:
+                    await self.take(response.message)
+        except IndaiError as error:
+            log.debug("outbound messages are not followed", reason=error.reason.name)
 
     async def take(self, message: pb.OutboundMessage) -> None:
         """Store one. One that came before is only acknowledged again if it was sent."""
@@ -102,3 +121,10 @@ class Follower:
 
 def _nobody(_: str) -> None:
     """Until somebody is to be told."""
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    for error in await asyncio.gather(task, return_exceptions=True):
+        if isinstance(error, Exception):
+            log.error("following has failed, and begins again", exc_info=error)

@@ -18,6 +18,7 @@ from indai.edge.media import Transcribe
 from indai.node.http_server import HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.service import Service
+from indai.protocol.errors import NotFound, Reason
 from indai.v1 import channels_pb2 as pb
 from indai.v1 import channels_pb2_grpc, conversation_pb2_grpc
 
@@ -108,6 +109,8 @@ async def running(
     )
 
     async def secret(reference: str) -> str:
+        if reference not in room.secrets:
+            raise NotFound(Reason.NOT_FOUND, "There is no such secret.")
         return room.secrets[reference]
 
     plan = EdgePlan(
