@@ -24,6 +24,7 @@ from indai.protocol.errors import IndaiError
 AT_ONCE: Final = 16
 POLL_S: Final = 1.0
 MOST_WAIT_S: Final = 60.0
+GRACE_S: Final = 3.0
 _MARGIN: Final = timedelta(minutes=2)  # a window that closes while a message is on its way is closed
 
 log = structlog.get_logger(__name__)
@@ -121,7 +122,10 @@ class _Line:
                     async with asyncio.timeout(max(0.001, wait_s)):
                         await self._wake.wait()
         finally:
+            # What the provider has in its hands is noted down, or it would be said again.
             tasks = list(self._busy.values())
+            if tasks:
+                await asyncio.wait(tasks, timeout=GRACE_S)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
