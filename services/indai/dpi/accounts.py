@@ -87,9 +87,12 @@ class BankAccounts:
         self._ids = ids
         self._waiting: dict[str, asyncio.Event] = {}
 
-    async def ask(self, owner: str, person: str, wish: Wish) -> Consent:
-        """Ask for consent; the person gives it in their aggregator's app."""
+    async def ask(self, owner: str, person: str, wish: Wish, turn: str = "") -> Consent:
+        """Ask for consent; the person gives it in their aggregator's app. Asked once for the same turn."""
         wish.check()
+        consent_id = self._consents.id_for(owner, person, turn, repr(wish))
+        if (known := await self._consents.find(owner, person, consent_id)) is not None:
+            return known
         client, now = await self._client(), self._clock()
         detail = {
             "from_ms": now - wish.months * 30 * DAY_MS,
@@ -105,6 +108,7 @@ class BankAccounts:
             wish.purpose,
             now + wish.days * DAY_MS,
             purpose_code=wish.purpose_code,
+            consent_id=consent_id,
             handle=handle,
             detail=detail,
         )
@@ -240,7 +244,12 @@ class BankAccounts:
 
     async def _signed(self, request: web.Request) -> tuple[Aggregator, dict[str, Any], web.Response | None]:
         """A notification that the aggregator signed, lately; else what it is answered."""
-        body, client = await request.read(), await self._client()
+        body = await request.read()
+        try:
+            client = await self._client()
+        except IndaiError as error:
+            log.error("a notification can't be looked at", reason=error.reason.name)
+            raise web.HTTPServiceUnavailable from None
         try:
             client.verifier.detached(request.headers.get(HEADER, ""), body)
         except IndaiError:

@@ -6,6 +6,7 @@ transaction: two at once can't both take the last one.
 
 from __future__ import annotations
 
+import hmac
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -69,8 +70,16 @@ _COLUMNS = (
 class Consents:
     """The only writer of `dpi.consents` and `dpi.uses`."""
 
-    def __init__(self, pool: asyncpg.Pool, clock: Callable[[], int]) -> None:
-        self._pool, self._clock = pool, clock
+    def __init__(self, pool: asyncpg.Pool, clock: Callable[[], int], key: bytes) -> None:
+        self._pool, self._clock, self._key = pool, clock, key
+
+    def id_for(self, owner: str, person: str, turn: str, what: str) -> str:
+        """The id of what is asked for in a turn, so that asking again finds it; random without a turn.
+        Under a key, since what was asked for may name somebody whose id is not to be kept."""
+        if not turn:
+            return str(uuid.uuid4())
+        text = "\n".join((owner, person, turn, what))
+        return str(uuid.UUID(bytes=hmac.digest(self._key, text.encode(), "sha256")[:16], version=4))
 
     async def add(
         self,
@@ -117,6 +126,13 @@ class Consents:
                 json.dumps(made.detail),
             )
         return made
+
+    async def find(self, owner: str, person: str, consent_id: str) -> Consent | None:
+        """A person's own, if there is such a one."""
+        try:
+            return await self.get(owner, person, consent_id)
+        except NotFound:
+            return None
 
     async def get(self, owner: str, person: str, consent_id: str, kind: str = "") -> Consent:
         """A person's own. Raises NotFound, also for another person's."""

@@ -53,7 +53,7 @@ class Desk:
         self._signing: tuple[str, Signer] | None = None
         keys = config.account_aggregator.keys if config.account_aggregator else {}
         self._verifier = Verifier(keys)
-        self.consents = Consents(around.pool, around.clock)
+        self.consents = Consents(around.pool, around.clock, around.derive("dpi-consents"))
         self.documents = Documents(
             around.pool,
             around.seal,

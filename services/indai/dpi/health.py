@@ -34,14 +34,17 @@ class HealthDesk:
         self._client, self._consents, self._clock = client, consents, clock
         self._seal, self._unseal = seal, unseal
 
-    async def ask(self, owner: str, person: str, address: str, purpose: str) -> Consent:
-        """Have a code sent to whoever holds the address."""
+    async def ask(self, owner: str, person: str, address: str, purpose: str, turn: str = "") -> Consent:
+        """Have a code sent to whoever holds the address; once for the same turn."""
         checked, what_for = check_address(address), check_purpose(purpose)
+        consent_id = self._consents.id_for(owner, person, turn, f"{checked} {what_for}")
+        if (known := await self._consents.find(owner, person, consent_id)) is not None:
+            return known
         transaction = await (await self._client()).send_code(checked)
         context = _context(owner, person)
         sealed = base64.b64encode(self._seal(transaction.encode(), context)).decode()
         return await self._consents.add(
-            owner, person, "abdm", what_for, self._clock() + VALID_MS, handle=sealed
+            owner, person, "abdm", what_for, self._clock() + VALID_MS, handle=sealed, consent_id=consent_id
         )
 
     async def look_up(self, owner: str, person: str, consent_id: str, code: str) -> Holder:

@@ -140,6 +140,9 @@ class Lockers:
                 self._clock() - FLOW_MS,
             )
         if row is None:
+            known = await self.status(owner, person)
+            if known is not None and known.state == "confirm":
+                await self.disconnect(owner, person)  # whoever's it is, it was not given to this person
             raise Refused(Reason.PERMISSION_DENIED, "There is nothing to confirm any more.", hint=_AGAIN)
         if not hmac.compare_digest(row["code_sha256"], _sha256(code.strip().upper())):
             raise Refused(

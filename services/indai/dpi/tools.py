@@ -7,6 +7,7 @@ but the owner's own comes out of the stock, never out of a model's arguments.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -147,7 +148,7 @@ class _Work:
             arguments.get("days", 30),
             arguments.get("once", True),
         )
-        asked = _consent(await self.desk.accounts.ask(caller.owner, caller.person, wish))
+        asked = _consent(await self.desk.accounts.ask(caller.owner, caller.person, wish, _turn(caller)))
         return asked | {"summary": "Consent is asked for: please give it in your Account Aggregator's app."}
 
     async def fetch(self, caller: Caller, arguments: Arguments) -> Result:
@@ -163,7 +164,7 @@ class _Work:
             names = ("name", "address", "number", "gender", "born")
             return {"consent": consent, "patient": {name: getattr(found, name) for name in names}}
         address, purpose = _needed(arguments, "address"), _needed(arguments, "purpose")
-        asked = await self.desk.health.ask(caller.owner, caller.person, address, purpose)
+        asked = await self.desk.health.ask(caller.owner, caller.person, address, purpose, _turn(caller))
         words = "A code was sent to the patient's phone; it is needed to go on."
         return {"summary": words, "consent": asked.id, "until": asked.expires_ms}
 
@@ -171,7 +172,7 @@ class _Work:
         item, quantity = arguments.get("item", ""), arguments.get("quantity", 1)
         if item:
             amount, currency, title = self.price(caller.owner, item, quantity)
-            purpose = title if quantity == 1 else f"{quantity} x {title}"
+            purpose = f"{quantity} x {title}"
         elif caller.door == "private":
             amount, currency = int(_needed(arguments, "amount")), arguments.get("currency", "INR")
             purpose = _needed(arguments, "purpose")
@@ -179,9 +180,10 @@ class _Work:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT, "Here a payment is for an item of the stock, at its price."
             )
-        turn = f"{caller.session}/{caller.turn}"
         days = arguments.get("days", 7)
-        return _link(await self.desk.links.create(caller.owner, turn, amount, currency, purpose[:200], days))
+        return _link(
+            await self.desk.links.create(caller.owner, _turn(caller), amount, currency, purpose[:200], days)
+        )
 
     async def paid(self, caller: Caller, arguments: Arguments) -> Result:
         return _link(await self.desk.links.get(caller.owner, arguments["reference"]))
@@ -194,6 +196,11 @@ def _check_caller(caller: Caller, spec: Spec) -> None:
     personal = spec.doors != specs.EVERY_DOOR
     if personal and not (caller.person and caller.verified):
         raise Refused(Reason.PERMISSION_DENIED, "Please prove first who you are.")
+
+
+def _turn(caller: Caller) -> str:
+    """What is the same when a call is repeated, and else never."""
+    return f"{caller.session}/{caller.turn}" if caller.turn else uuid.uuid4().hex
 
 
 def _needed(arguments: Arguments, name: str) -> str:

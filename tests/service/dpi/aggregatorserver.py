@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,12 +49,12 @@ def b64(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def signed(body: bytes, key: rsa.RSAPrivateKey = THEIRS, kid: str = KID, detached: bool = True) -> str:
-    head = b64(
-        json.dumps(
-            {"alg": "RS256", "kid": kid} | ({"b64": False, "crit": ["b64"]} if detached else {})
-        ).encode()
-    )
+def signed(
+    body: bytes, key: rsa.RSAPrivateKey = THEIRS, kid: str = KID, detached: bool = True, **more: Any
+) -> str:
+    """A JWS by hand; `more` are fields of its header."""
+    header = {"alg": "RS256", "kid": kid} | ({"b64": False, "crit": ["b64"]} if detached else {}) | more
+    head = b64(json.dumps(header).encode())
     over = head.encode() + b"." + (body if detached else b64(body).encode())
     mac = b64(key.sign(over, padding.PKCS1v15(), SHA256()))
     return f"{head}..{mac}" if detached else f"{head}.{b64(body)}.{mac}"
@@ -73,6 +74,8 @@ class AggregatorServer:
     xml: str = DEPOSIT
     sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
     other_nonce: bool = False
+    other_txnid: bool = False
+    meanwhile: Callable[[], Awaitable[Any]] | None = None
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -143,6 +146,8 @@ class AggregatorServer:
         if self.ready_after:
             self.ready_after -= 1
             return 404
+        if self.meanwhile is not None:
+            await self.meanwhile()
         material = self.sessions[doc["sessionId"]]
         key, nonce = X25519PrivateKey.generate(), hashlib.sha256(doc["sessionId"].encode()).digest()
         their_key = load_der_public_key(base64.b64decode(material["DHPublicKey"]["KeyValue"]))
@@ -171,9 +176,8 @@ class AggregatorServer:
             if isinstance(found, int):
                 said = {"errorCode": "InvalidRequest", "errorMsg": f"words with {API_KEY}"}
                 return web.json_response(said, status=found)
-            answer = json.dumps(
-                {"ver": "2.0.0", "timestamp": doc["timestamp"], "txnid": doc["txnid"]} | found
-            )
+            said = {"ver": "2.0.0", "timestamp": doc["timestamp"], "txnid": doc["txnid"]} | found
+            answer = json.dumps(said | ({"txnid": "another"} if self.other_txnid else {}))
             signature = signed(answer.encode(), STRANGERS if self.forge else THEIRS)
             return web.Response(
                 text=answer, headers={"x-jws-signature": signature}, content_type="application/json"

@@ -134,6 +134,21 @@ async def test_a_consent_that_was_withdrawn_here_is_read_no_more(room: Room, ban
     assert bank.sessions == {}
 
 
+async def test_a_consent_that_ends_while_it_is_used_is_not_used(room: Room, bank: AggregatorServer) -> None:
+    consent = await given(room, bank)
+    known = await room.desk.accounts.status(OWNER, OWNER, consent.id)
+
+    async def revoke() -> None:
+        await room.desk.accounts.revoke(OWNER, OWNER, consent.id)
+
+    bank.meanwhile = revoke  # while the banks are answering
+    assert await refused(room.desk.accounts.fetch(OWNER, OWNER, consent.id)) is Reason.PERMISSION_DENIED
+    assert len(bank.sessions) == 1
+    # And between looking at it and counting.
+    assert known.status == "ACTIVE"
+    assert await refused(room.desk.consents.use(known, "fetch")) is Reason.PERMISSION_DENIED
+
+
 async def test_a_notification_takes_away_at_its_word_and_gives_nothing_back(
     room: Room, bank: AggregatorServer
 ) -> None:
@@ -148,8 +163,9 @@ async def test_a_notification_takes_away_at_its_word_and_gives_nothing_back(
     bank.approve(consent.handle)
     assert await room.desk.accounts.fetch(OWNER, OWNER, consent.id)
     assert await bank.tell(hook, bank.notification("REVOKED", consent.handle, now=NOW)) == 200
-    assert await bank.tell(hook, active) == 200
-    assert (await room.desk.consents.get(OWNER, OWNER, consent.id)).status == "REVOKED"
+    for late in (active, bank.notification("PAUSED", consent.handle, now=NOW)):
+        assert await bank.tell(hook, late) == 200
+        assert (await room.desk.consents.get(OWNER, OWNER, consent.id)).status == "REVOKED"
 
 
 async def test_a_notification_that_is_forged_stale_or_somebody_else_s_changes_nothing(
@@ -207,6 +223,8 @@ async def test_an_artefact_that_permits_less_is_kept_to(room: Room, bank: Aggreg
 
 async def test_what_the_aggregator_did_not_sign_is_not_believed(room: Room, bank: AggregatorServer) -> None:
     consent = await given(room, bank)
+    bank.other_txnid = True
+    assert await refused(room.desk.accounts.status(OWNER, OWNER, consent.id)) is Reason.PROVIDER_FAILED
     bank.forge = True
     assert await refused(room.desk.accounts.status(OWNER, OWNER, consent.id)) is Reason.BAD_SIGNATURE
     assert (await room.desk.consents.get(OWNER, OWNER, consent.id)).status == "PENDING"
@@ -275,6 +293,9 @@ def test_only_the_algorithm_and_the_keys_that_were_named_are_taken() -> None:
     verifier.detached(signed(body), body)
     with pytest.raises(IndaiError):
         verifier.detached(Signer(OUR_PEM, KID).detached(body), body)
+    for header in ({"alg": "none"}, {"alg": "PS256"}, {"crit": ["exp"]}, {"crit": ["b64", "exp"]}):
+        with pytest.raises(IndaiError):
+            verifier.detached(signed(body, **header), body)
     head = "eyJhbGciOiJub25lIiwia2lkIjoiYWEtMSJ9"  # {"alg":"none","kid":"aa-1"}
     with pytest.raises(IndaiError):
         verifier.detached(f"{head}..", body)

@@ -106,6 +106,9 @@ async def test_only_whose_browser_showed_the_code_is_connected(room: Room, locke
         assert await reason(room.desk.lockers.confirm(OWNER, OWNER, "22222222")) is Reason.PERMISSION_DENIED
     assert await reason(room.desk.lockers.confirm(OWNER, OWNER, shown(page))) is Reason.PERMISSION_DENIED
     assert locker.seen == []
+    # What was given to the wrong person is given back.
+    assert (locker.refresh, room.secrets.names()) == (set(), ["locker"])
+    assert await room.desk.lockers.status(OWNER, OWNER) is None
 
 
 async def test_another_person_and_another_owner_see_nothing(room: Room, locker: LockerServer) -> None:
@@ -113,6 +116,8 @@ async def test_another_person_and_another_owner_see_nothing(room: Room, locker: 
     assert await reason(room.desk.lockers.issued(OWNER, OWNER)) is Reason.UNAUTHENTICATED
     assert await reason(room.desk.lockers.issued(OTHER, "wa:ravi")) is Reason.UNAUTHENTICATED
     assert await room.desk.consents.of(OTHER, "wa:ravi") == []
+    for table in ("connections", "consents", "uses"):  # nor does anybody who says no owner
+        assert await room.pool.fetchval(f"SELECT count(*) FROM dpi.{table}") == 0  # noqa: S608
     (consent,) = await room.desk.consents.of(OWNER, "wa:ravi")
     with pytest.raises(NotFound):
         await room.desk.consents.get(OWNER, OWNER, consent.id)

@@ -74,6 +74,7 @@ async def test_only_the_whole_amount_in_its_currency_pays_a_link(room: Room, pro
         assert (await room.desk.links.get(OWNER, link.reference)).status == "open"
     for event in ("payment.captured", "payment_link.paid", "payment_link.expired"):
         assert await told(room, provider, link, event, id="pay_A1")
+    assert await told(room, provider, link, "payment.captured", id="pay_B2")
     now = await room.desk.links.get(OWNER, link.reference)
     assert (now.status, now.paid_minor, now.payment_id) == ("paid", 100_001, "pay_A1")
 
@@ -91,6 +92,7 @@ async def test_a_word_about_another_link_is_not_ours(room: Room, provider: Provi
 
 async def test_a_payment_is_split_exactly_and_once_by_several_at_once(room: Room, provider: Provider) -> None:
     link = await paid(room, provider)
+    provider.together = 2  # whoever asks waits a moment for a second one, who must not come
     work = [room.desk.links.split(OWNER, link.reference, SHARES, 1) for _ in range(4)]
     first, *others = await asyncio.gather(*work)
     assert [part.amount_minor for part in first] == [33_334, 33_334, 33_333]

@@ -93,7 +93,11 @@ async def test_accounts_are_read_in_a_conversation(box: Box) -> None:
     asked = await box(
         "aa-consent", customer="asha@testaa", purpose_code="105", purpose="To check a loan", months=2
     )
-    (handle,) = box.bank.consents
+    again = await box(
+        "aa-consent", customer="asha@testaa", purpose_code="105", purpose="To check a loan", months=2
+    )
+    assert again["consent"] == asked["consent"]
+    (handle,) = box.bank.consents  # repeated in the same turn, it was asked for once
     box.bank.approve(handle)
     stands = await box("aa-consent", consent=asked["consent"])
     assert (stands["status"], stands["purpose"]) == ("ACTIVE", "To check a loan")
@@ -106,6 +110,9 @@ async def test_accounts_are_read_in_a_conversation(box: Box) -> None:
 
 async def test_a_patient_is_looked_up_in_a_conversation(box: Box) -> None:
     asked = await box("abdm-lookup", address=ADDRESS, purpose="To register a visit")
+    sent = box.mission.code
+    again = await box("abdm-lookup", address=ADDRESS, purpose="To register a visit")
+    assert (again["consent"], box.mission.code) == (asked["consent"], sent)
     found = await box("abdm-lookup", consent=asked["consent"], code=box.mission.code)
     assert found["patient"]["name"] == "Asha K"
     spec = box.tools["abdm-lookup"].spec

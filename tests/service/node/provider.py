@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import uuid
@@ -22,6 +23,9 @@ class Provider:
     url: str = ""
     links: dict[str, dict[str, Any]] = field(default_factory=dict)
     faults: list[int] = field(default_factory=list)
+    together: int = 0
+    asking: int = 0
+    met: asyncio.Event = field(default_factory=asyncio.Event)
     made: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     async def create(self, request: web.Request) -> web.Response:
@@ -50,7 +54,14 @@ class Provider:
         """GET and POST /v1/payments/{id}/transfers."""
         kept = self.made.setdefault(request.match_info["payment"], [])
         if request.method == "GET":
-            return self._answer(request, {"entity": "collection", "count": len(kept), "items": list(kept)})
+            listed = list(kept)
+            self.asking += 1
+            if self.asking < self.together:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.met.wait(), 0.3)
+            elif self.together:
+                self.met.set()
+            return self._answer(request, {"entity": "collection", "count": len(kept), "items": listed})
         wanted = (await request.json())["transfers"]
         items = [
             {
