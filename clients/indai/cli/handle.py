@@ -41,6 +41,7 @@ SECTIONS = {
         "update": _SIGNED + "update",
         "advertise": "indai.cli.discovery:advertise",
         "delegate": _SIGNED + "delegate",
+        "drill": "indai.cli.drill:drill",
         "recover": _SIGNED + "recover",
         "transfer": _SIGNED + "transfer",
         "retire": _SIGNED + "retire",

@@ -32,7 +32,7 @@ from indai.node.clock import DatabaseClock
 from indai.node.commerce import Commerce
 from indai.node.context import Context
 from indai.node.conversation_role import ConversationPlan, Conversations, conversations
-from indai.node.desk_role import desk_service
+from indai.node.desk_role import desk_services
 from indai.node.dpi_role import DpiPlan, dpi_role
 from indai.node.edge_role import Desk
 from indai.node.effects import Effects
@@ -334,7 +334,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     operators,
                 ),
                 public.service(),
-                desk_service(plan.pool, sessions, agents, engine, store, clock, by_token),
+                *desk_services(
+                    plan.pool, sessions, agents, engine, store, policies, resolver, clock, by_token
+                ),
                 *_llm_services(plan.neighbours.llm, agents, operators),
                 talks.at_the_owners_port(auth.either(admitted, operators)),
             ),

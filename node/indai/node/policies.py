@@ -72,9 +72,13 @@ class Policies:
         request = policy_pb2.SetScopeRequest(scope=scope, yaml=yaml)
         return (await self._stub.SetScope(request, timeout=TIMEOUT_S)).changed
 
+    async def preview(self, yaml: str) -> policy_pb2.CheckPolicyResponse:
+        """What an owner's rules mean, or what is wrong with them."""
+        return await self._stub.CheckPolicy(policy_pb2.CheckPolicyRequest(yaml=yaml), timeout=TIMEOUT_S)
+
     async def check(self, yaml: str) -> None:
         """Raise InvalidInput for rules that can't be compiled."""
-        answer = await self._stub.CheckPolicy(policy_pb2.CheckPolicyRequest(yaml=yaml), timeout=TIMEOUT_S)
+        answer = await self.preview(yaml)
         if answer.problems:
             problems = {problem.field: problem.description for problem in answer.problems}
             raise InvalidInput(Reason.INVALID_POLICY, "The policy can't be used.", fields=problems)

@@ -13,8 +13,10 @@ from indai.desk.owner import OwnerDesk
 from indai.node.inprocess import local_channel
 from indai.node.service import Service, method_handlers
 from indai.v1 import llm_pb2, memory_pb2
+from indai.web.accounts import Accounts
 from indai.web.audit import AuditLog
 from indai.web.live import Live
+from indai.web.passkeys import Passkeys
 from indai.web.sessions import Sessions
 from indai.web.sign_in import SignIn
 from indai.web.site import Place, Site
@@ -58,8 +60,10 @@ def web_role(plan: WebPlan) -> WebRole:
         plan.place,
         {"desk": "indai.desk"},
     )
-    desk = OwnerDesk(site, calls, Live(site))
-    return WebRole(site, (site.static(), *SignIn(site).routes(), *desk.routes()))
+    accounts = Accounts(plan.pool, plan.clock)
+    passkeys = Passkeys(plan.pool, accounts, plan.secret, plan.clock)
+    desk = OwnerDesk(site, calls, Live(site), passkeys)
+    return WebRole(site, (site.static(), *SignIn(site, passkeys).routes(), *desk.routes()))
 
 
 def place_at(public_url: str, address: str, *, tls: bool) -> Place:

@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from indai.v1 import policy_pb2 as indai_dot_v1_dot_policy__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/desk.proto\x12\x08indai.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"i\n\x0b\x44\x65skAccount\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x88\x02\n\x0b\x44\x65skSession\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12&\n\x07\x61\x63\x63ount\x18\x02 \x01(\x0b\x32\x15.indai.v1.DeskAccount\x12\x0b\n\x03way\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tseen_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63urrent\x18\x08 \x01(\x08\"6\n\x17\x43reateSignInCodeRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x81\x01\n\x18\x43reateSignInCodeResponse\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x07\x61\x63\x63ount\x18\x03 \x01(\x0b\x32\x15.indai.v1.DeskAccount\"@\n\x13GrantAccountRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\">\n\x14GrantAccountResponse\x12&\n\x07\x61\x63\x63ount\x18\x01 \x01(\x0b\x32\x15.indai.v1.DeskAccount\"3\n\x14RevokeAccountRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x17\n\x15RevokeAccountResponse\"$\n\x13ListAccountsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"?\n\x14ListAccountsResponse\x12\'\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x15.indai.v1.DeskAccount\"(\n\x17ListDeskSessionsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"C\n\x18ListDeskSessionsResponse\x12\'\n\x08sessions\x18\x01 \x03(\x0b\x32\x15.indai.v1.DeskSession\"=\n\x18RevokeDeskSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05scope\x18\x02 \x01(\t\"\x1b\n\x19RevokeDeskSessionResponse\"G\n\x0fListActsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"p\n\x07\x44\x65skAct\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x0b\n\x03\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\"L\n\x10ListActsResponse\x12\x1f\n\x04\x61\x63ts\x18\x01 \x03(\x0b\x32\x11.indai.v1.DeskAct\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x12\n\x10WatchDeskRequest\"$\n\x11WatchDeskResponse\x12\x0f\n\x07waiting\x18\x01 \x01(\r2\xb0\x05\n\x0b\x44\x65skService\x12Y\n\x10\x43reateSignInCode\x12!.indai.v1.CreateSignInCodeRequest\x1a\".indai.v1.CreateSignInCodeResponse\x12R\n\x0cGrantAccount\x12\x1d.indai.v1.GrantAccountRequest\x1a\x1e.indai.v1.GrantAccountResponse\"\x03\x90\x02\x02\x12P\n\rRevokeAccount\x12\x1e.indai.v1.RevokeAccountRequest\x1a\x1f.indai.v1.RevokeAccountResponse\x12R\n\x0cListAccounts\x12\x1d.indai.v1.ListAccountsRequest\x1a\x1e.indai.v1.ListAccountsResponse\"\x03\x90\x02\x01\x12^\n\x10ListDeskSessions\x12!.indai.v1.ListDeskSessionsRequest\x1a\".indai.v1.ListDeskSessionsResponse\"\x03\x90\x02\x01\x12\\\n\x11RevokeDeskSession\x12\".indai.v1.RevokeDeskSessionRequest\x1a#.indai.v1.RevokeDeskSessionResponse\x12\x46\n\x08ListActs\x12\x19.indai.v1.ListActsRequest\x1a\x1a.indai.v1.ListActsResponse\"\x03\x90\x02\x01\x12\x46\n\tWatchDesk\x12\x1a.indai.v1.WatchDeskRequest\x1a\x1b.indai.v1.WatchDeskResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/desk.proto\x12\x08indai.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15indai/v1/policy.proto\"i\n\x0b\x44\x65skAccount\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x88\x02\n\x0b\x44\x65skSession\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12&\n\x07\x61\x63\x63ount\x18\x02 \x01(\x0b\x32\x15.indai.v1.DeskAccount\x12\x0b\n\x03way\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tseen_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63urrent\x18\x08 \x01(\x08\"6\n\x17\x43reateSignInCodeRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x81\x01\n\x18\x43reateSignInCodeResponse\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12/\n\x0b\x65xpire_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x07\x61\x63\x63ount\x18\x03 \x01(\x0b\x32\x15.indai.v1.DeskAccount\"@\n\x13GrantAccountRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\">\n\x14GrantAccountResponse\x12&\n\x07\x61\x63\x63ount\x18\x01 \x01(\x0b\x32\x15.indai.v1.DeskAccount\"3\n\x14RevokeAccountRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x17\n\x15RevokeAccountResponse\"$\n\x13ListAccountsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"?\n\x14ListAccountsResponse\x12\'\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x15.indai.v1.DeskAccount\"(\n\x17ListDeskSessionsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\"C\n\x18ListDeskSessionsResponse\x12\'\n\x08sessions\x18\x01 \x03(\x0b\x32\x15.indai.v1.DeskSession\"=\n\x18RevokeDeskSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05scope\x18\x02 \x01(\t\"\x1b\n\x19RevokeDeskSessionResponse\"G\n\x0fListActsRequest\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"p\n\x07\x44\x65skAct\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x0b\n\x03\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\"L\n\x10ListActsResponse\x12\x1f\n\x04\x61\x63ts\x18\x01 \x03(\x0b\x32\x11.indai.v1.DeskAct\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x12\n\x10WatchDeskRequest\"$\n\x11WatchDeskResponse\x12\x0f\n\x07waiting\x18\x01 \x01(\r\"T\n\x14PreviewPolicyRequest\x12\x0c\n\x04yaml\x18\x01 \x01(\t\x12.\n\nsince_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd1\x01\n\x10PolicyDifference\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04peer\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12!\n\x06\x62\x65\x66ore\x18\x05 \x01(\x0e\x32\x11.indai.v1.Outcome\x12 \n\x05\x61\x66ter\x18\x06 \x01(\x0e\x32\x11.indai.v1.Outcome\x12\x10\n\x08\x61pproved\x18\x07 \x01(\x08\x12\r\n\x05words\x18\x08 \x01(\t\"\xd1\x01\n\x15PreviewPolicyResponse\x12)\n\x08problems\x18\x01 \x03(\x0b\x32\x17.indai.v1.PolicyProblem\x12\r\n\x05rules\x18\x02 \x03(\t\x12)\n\x08warnings\x18\x03 \x03(\x0b\x32\x17.indai.v1.PolicyProblem\x12\x11\n\tdecisions\x18\x04 \x01(\r\x12/\n\x0b\x64ifferences\x18\x05 \x03(\x0b\x32\x1a.indai.v1.PolicyDifference\x12\x0f\n\x07\x63hanged\x18\x06 \x01(\r\"\x15\n\x13GetOwnHandleRequest\"\xc5\x01\n\tHandleKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x33\n\x0fvalid_from_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10valid_until_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brevoke_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04here\x18\x05 \x01(\x08\"\xb4\x01\n\x08SubAgent\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\r\n\x05kinds\x18\x02 \x03(\t\x12\x33\n\x0fvalid_from_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x10valid_until_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x62udgets\x18\x05 \x03(\t\x12\r\n\x05\x64\x65pth\x18\x06 \x01(\r\"\xc4\x01\n\x14GetOwnHandleResponse\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nsubject_id\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12!\n\x04keys\x18\x04 \x03(\x0b\x32\x13.indai.v1.HandleKey\x12\x18\n\x10rotation_key_ids\x18\x05 \x03(\t\x12&\n\nsub_agents\x18\x06 \x03(\x0b\x32\x12.indai.v1.SubAgent\x12\x15\n\rregistry_size\x18\x07 \x01(\x04\"9\n\x11\x43heckDrillRequest\x12\x11\n\tchallenge\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"2\n\x12\x43heckDrillResponse\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\r2\xb0\x05\n\x0b\x44\x65skService\x12Y\n\x10\x43reateSignInCode\x12!.indai.v1.CreateSignInCodeRequest\x1a\".indai.v1.CreateSignInCodeResponse\x12R\n\x0cGrantAccount\x12\x1d.indai.v1.GrantAccountRequest\x1a\x1e.indai.v1.GrantAccountResponse\"\x03\x90\x02\x02\x12P\n\rRevokeAccount\x12\x1e.indai.v1.RevokeAccountRequest\x1a\x1f.indai.v1.RevokeAccountResponse\x12R\n\x0cListAccounts\x12\x1d.indai.v1.ListAccountsRequest\x1a\x1e.indai.v1.ListAccountsResponse\"\x03\x90\x02\x01\x12^\n\x10ListDeskSessions\x12!.indai.v1.ListDeskSessionsRequest\x1a\".indai.v1.ListDeskSessionsResponse\"\x03\x90\x02\x01\x12\\\n\x11RevokeDeskSession\x12\".indai.v1.RevokeDeskSessionRequest\x1a#.indai.v1.RevokeDeskSessionResponse\x12\x46\n\x08ListActs\x12\x19.indai.v1.ListActsRequest\x1a\x1a.indai.v1.ListActsResponse\"\x03\x90\x02\x01\x12\x46\n\tWatchDesk\x12\x1a.indai.v1.WatchDeskRequest\x1a\x1b.indai.v1.WatchDeskResponse0\x01\x32\x8a\x02\n\x0fSteeringService\x12U\n\rPreviewPolicy\x12\x1e.indai.v1.PreviewPolicyRequest\x1a\x1f.indai.v1.PreviewPolicyResponse\"\x03\x90\x02\x01\x12R\n\x0cGetOwnHandle\x12\x1d.indai.v1.GetOwnHandleRequest\x1a\x1e.indai.v1.GetOwnHandleResponse\"\x03\x90\x02\x01\x12L\n\nCheckDrill\x12\x1b.indai.v1.CheckDrillRequest\x1a\x1c.indai.v1.CheckDrillResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,44 +41,70 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESKSERVICE'].methods_by_name['ListDeskSessions']._serialized_options = b'\220\002\001'
   _globals['_DESKSERVICE'].methods_by_name['ListActs']._loaded_options = None
   _globals['_DESKSERVICE'].methods_by_name['ListActs']._serialized_options = b'\220\002\001'
-  _globals['_DESKACCOUNT']._serialized_start=66
-  _globals['_DESKACCOUNT']._serialized_end=171
-  _globals['_DESKSESSION']._serialized_start=174
-  _globals['_DESKSESSION']._serialized_end=438
-  _globals['_CREATESIGNINCODEREQUEST']._serialized_start=440
-  _globals['_CREATESIGNINCODEREQUEST']._serialized_end=494
-  _globals['_CREATESIGNINCODERESPONSE']._serialized_start=497
-  _globals['_CREATESIGNINCODERESPONSE']._serialized_end=626
-  _globals['_GRANTACCOUNTREQUEST']._serialized_start=628
-  _globals['_GRANTACCOUNTREQUEST']._serialized_end=692
-  _globals['_GRANTACCOUNTRESPONSE']._serialized_start=694
-  _globals['_GRANTACCOUNTRESPONSE']._serialized_end=756
-  _globals['_REVOKEACCOUNTREQUEST']._serialized_start=758
-  _globals['_REVOKEACCOUNTREQUEST']._serialized_end=809
-  _globals['_REVOKEACCOUNTRESPONSE']._serialized_start=811
-  _globals['_REVOKEACCOUNTRESPONSE']._serialized_end=834
-  _globals['_LISTACCOUNTSREQUEST']._serialized_start=836
-  _globals['_LISTACCOUNTSREQUEST']._serialized_end=872
-  _globals['_LISTACCOUNTSRESPONSE']._serialized_start=874
-  _globals['_LISTACCOUNTSRESPONSE']._serialized_end=937
-  _globals['_LISTDESKSESSIONSREQUEST']._serialized_start=939
-  _globals['_LISTDESKSESSIONSREQUEST']._serialized_end=979
-  _globals['_LISTDESKSESSIONSRESPONSE']._serialized_start=981
-  _globals['_LISTDESKSESSIONSRESPONSE']._serialized_end=1048
-  _globals['_REVOKEDESKSESSIONREQUEST']._serialized_start=1050
-  _globals['_REVOKEDESKSESSIONREQUEST']._serialized_end=1111
-  _globals['_REVOKEDESKSESSIONRESPONSE']._serialized_start=1113
-  _globals['_REVOKEDESKSESSIONRESPONSE']._serialized_end=1140
-  _globals['_LISTACTSREQUEST']._serialized_start=1142
-  _globals['_LISTACTSREQUEST']._serialized_end=1213
-  _globals['_DESKACT']._serialized_start=1215
-  _globals['_DESKACT']._serialized_end=1327
-  _globals['_LISTACTSRESPONSE']._serialized_start=1329
-  _globals['_LISTACTSRESPONSE']._serialized_end=1405
-  _globals['_WATCHDESKREQUEST']._serialized_start=1407
-  _globals['_WATCHDESKREQUEST']._serialized_end=1425
-  _globals['_WATCHDESKRESPONSE']._serialized_start=1427
-  _globals['_WATCHDESKRESPONSE']._serialized_end=1463
-  _globals['_DESKSERVICE']._serialized_start=1466
-  _globals['_DESKSERVICE']._serialized_end=2154
+  _globals['_STEERINGSERVICE'].methods_by_name['PreviewPolicy']._loaded_options = None
+  _globals['_STEERINGSERVICE'].methods_by_name['PreviewPolicy']._serialized_options = b'\220\002\001'
+  _globals['_STEERINGSERVICE'].methods_by_name['GetOwnHandle']._loaded_options = None
+  _globals['_STEERINGSERVICE'].methods_by_name['GetOwnHandle']._serialized_options = b'\220\002\001'
+  _globals['_STEERINGSERVICE'].methods_by_name['CheckDrill']._loaded_options = None
+  _globals['_STEERINGSERVICE'].methods_by_name['CheckDrill']._serialized_options = b'\220\002\001'
+  _globals['_DESKACCOUNT']._serialized_start=89
+  _globals['_DESKACCOUNT']._serialized_end=194
+  _globals['_DESKSESSION']._serialized_start=197
+  _globals['_DESKSESSION']._serialized_end=461
+  _globals['_CREATESIGNINCODEREQUEST']._serialized_start=463
+  _globals['_CREATESIGNINCODEREQUEST']._serialized_end=517
+  _globals['_CREATESIGNINCODERESPONSE']._serialized_start=520
+  _globals['_CREATESIGNINCODERESPONSE']._serialized_end=649
+  _globals['_GRANTACCOUNTREQUEST']._serialized_start=651
+  _globals['_GRANTACCOUNTREQUEST']._serialized_end=715
+  _globals['_GRANTACCOUNTRESPONSE']._serialized_start=717
+  _globals['_GRANTACCOUNTRESPONSE']._serialized_end=779
+  _globals['_REVOKEACCOUNTREQUEST']._serialized_start=781
+  _globals['_REVOKEACCOUNTREQUEST']._serialized_end=832
+  _globals['_REVOKEACCOUNTRESPONSE']._serialized_start=834
+  _globals['_REVOKEACCOUNTRESPONSE']._serialized_end=857
+  _globals['_LISTACCOUNTSREQUEST']._serialized_start=859
+  _globals['_LISTACCOUNTSREQUEST']._serialized_end=895
+  _globals['_LISTACCOUNTSRESPONSE']._serialized_start=897
+  _globals['_LISTACCOUNTSRESPONSE']._serialized_end=960
+  _globals['_LISTDESKSESSIONSREQUEST']._serialized_start=962
+  _globals['_LISTDESKSESSIONSREQUEST']._serialized_end=1002
+  _globals['_LISTDESKSESSIONSRESPONSE']._serialized_start=1004
+  _globals['_LISTDESKSESSIONSRESPONSE']._serialized_end=1071
+  _globals['_REVOKEDESKSESSIONREQUEST']._serialized_start=1073
+  _globals['_REVOKEDESKSESSIONREQUEST']._serialized_end=1134
+  _globals['_REVOKEDESKSESSIONRESPONSE']._serialized_start=1136
+  _globals['_REVOKEDESKSESSIONRESPONSE']._serialized_end=1163
+  _globals['_LISTACTSREQUEST']._serialized_start=1165
+  _globals['_LISTACTSREQUEST']._serialized_end=1236
+  _globals['_DESKACT']._serialized_start=1238
+  _globals['_DESKACT']._serialized_end=1350
+  _globals['_LISTACTSRESPONSE']._serialized_start=1352
+  _globals['_LISTACTSRESPONSE']._serialized_end=1428
+  _globals['_WATCHDESKREQUEST']._serialized_start=1430
+  _globals['_WATCHDESKREQUEST']._serialized_end=1448
+  _globals['_WATCHDESKRESPONSE']._serialized_start=1450
+  _globals['_WATCHDESKRESPONSE']._serialized_end=1486
+  _globals['_PREVIEWPOLICYREQUEST']._serialized_start=1488
+  _globals['_PREVIEWPOLICYREQUEST']._serialized_end=1572
+  _globals['_POLICYDIFFERENCE']._serialized_start=1575
+  _globals['_POLICYDIFFERENCE']._serialized_end=1784
+  _globals['_PREVIEWPOLICYRESPONSE']._serialized_start=1787
+  _globals['_PREVIEWPOLICYRESPONSE']._serialized_end=1996
+  _globals['_GETOWNHANDLEREQUEST']._serialized_start=1998
+  _globals['_GETOWNHANDLEREQUEST']._serialized_end=2019
+  _globals['_HANDLEKEY']._serialized_start=2022
+  _globals['_HANDLEKEY']._serialized_end=2219
+  _globals['_SUBAGENT']._serialized_start=2222
+  _globals['_SUBAGENT']._serialized_end=2402
+  _globals['_GETOWNHANDLERESPONSE']._serialized_start=2405
+  _globals['_GETOWNHANDLERESPONSE']._serialized_end=2601
+  _globals['_CHECKDRILLREQUEST']._serialized_start=2603
+  _globals['_CHECKDRILLREQUEST']._serialized_end=2660
+  _globals['_CHECKDRILLRESPONSE']._serialized_start=2662
+  _globals['_CHECKDRILLRESPONSE']._serialized_end=2712
+  _globals['_DESKSERVICE']._serialized_start=2715
+  _globals['_DESKSERVICE']._serialized_end=3403
+  _globals['_STEERINGSERVICE']._serialized_start=3406
+  _globals['_STEERINGSERVICE']._serialized_end=3672
 # @@protoc_insertion_point(module_scope)

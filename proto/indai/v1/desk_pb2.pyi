@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from indai.v1 import policy_pb2 as _policy_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -541,3 +542,348 @@ class WatchDeskResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchDeskResponse: _TypeAlias = WatchDeskResponse  # noqa: Y015
+
+@_typing.final
+class PreviewPolicyRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    YAML_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    yaml: _builtins.str
+    """The YAML text, of the owner's own layer."""
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Decisions from then on are taken again; at most 2,000, the newest."""
+
+    def __init__(
+        self,
+        *,
+        yaml: _builtins.str = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time", "yaml", b"yaml"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewPolicyRequest: _TypeAlias = PreviewPolicyRequest  # noqa: Y015
+
+@_typing.final
+class PolicyDifference(_message.Message):
+    """A decision that would have been another."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    APPROVED_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Hex thread id."""
+    peer: _builtins.str
+    """The other side."""
+    kind: _builtins.str
+    """Kind of intent."""
+    before: _policy_pb2.Outcome.ValueType
+    """What it was."""
+    after: _policy_pb2.Outcome.ValueType
+    """What it would have been."""
+    approved: _builtins.bool
+    """True when the owner said yes to it then."""
+    words: _builtins.str
+    """Why, by the new rules."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was taken."""
+
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        peer: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        before: _policy_pb2.Outcome.ValueType = ...,
+        after: _policy_pb2.Outcome.ValueType = ...,
+        approved: _builtins.bool = ...,
+        words: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "approved", b"approved", "before", b"before", "kind", b"kind", "peer", b"peer", "thread_id", b"thread_id", "time", b"time", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyDifference: _TypeAlias = PolicyDifference  # noqa: Y015
+
+@_typing.final
+class PreviewPolicyResponse(_message.Message):
+    """What the rules mean."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    decisions: _builtins.int
+    """Decisions that were taken again."""
+    changed: _builtins.int
+    """How many had another answer."""
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.PolicyProblem]:
+        """What keeps them from being used; then nothing else is filled in."""
+
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Each rule as a sentence."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.PolicyProblem]:
+        """What contradicts, hides or doubles something."""
+
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyDifference]:
+        """Those with another answer, newest first, at most 50."""
+
+    def __init__(
+        self,
+        *,
+        problems: _abc.Iterable[_policy_pb2.PolicyProblem] | None = ...,
+        rules: _abc.Iterable[_builtins.str] | None = ...,
+        warnings: _abc.Iterable[_policy_pb2.PolicyProblem] | None = ...,
+        decisions: _builtins.int = ...,
+        differences: _abc.Iterable[Global___PolicyDifference] | None = ...,
+        changed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "decisions", b"decisions", "differences", b"differences", "problems", b"problems", "rules", b"rules", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewPolicyResponse: _TypeAlias = PreviewPolicyResponse  # noqa: Y015
+
+@_typing.final
+class GetOwnHandleRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetOwnHandleRequest: _TypeAlias = GetOwnHandleRequest  # noqa: Y015
+
+@_typing.final
+class HandleKey(_message.Message):
+    """An agent key of a handle."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    VALID_FROM_TIME_FIELD_NUMBER: _builtins.int
+    VALID_UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    REVOKE_TIME_FIELD_NUMBER: _builtins.int
+    HERE_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    """`ed25519:…`."""
+    here: _builtins.bool
+    """True when this node holds it."""
+    @_builtins.property
+    def valid_from_time(self) -> _timestamp_pb2.Timestamp:
+        """From then on."""
+
+    @_builtins.property
+    def valid_until_time(self) -> _timestamp_pb2.Timestamp:
+        """Absent for no end."""
+
+    @_builtins.property
+    def revoke_time(self) -> _timestamp_pb2.Timestamp:
+        """Absent when it was not revoked."""
+
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        valid_from_time: _timestamp_pb2.Timestamp | None = ...,
+        valid_until_time: _timestamp_pb2.Timestamp | None = ...,
+        revoke_time: _timestamp_pb2.Timestamp | None = ...,
+        here: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["revoke_time", b"revoke_time", "valid_from_time", b"valid_from_time", "valid_until_time", b"valid_until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["here", b"here", "key_id", b"key_id", "revoke_time", b"revoke_time", "valid_from_time", b"valid_from_time", "valid_until_time", b"valid_until_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandleKey: _TypeAlias = HandleKey  # noqa: Y015
+
+@_typing.final
+class SubAgent(_message.Message):
+    """What a sub-agent of the handle may do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    VALID_FROM_TIME_FIELD_NUMBER: _builtins.int
+    VALID_UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    BUDGETS_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """Its handle."""
+    depth: _builtins.int
+    """How many levels it may delegate further."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of intent."""
+
+    @_builtins.property
+    def valid_from_time(self) -> _timestamp_pb2.Timestamp:
+        """From then on."""
+
+    @_builtins.property
+    def valid_until_time(self) -> _timestamp_pb2.Timestamp:
+        """Until then."""
+
+    @_builtins.property
+    def budgets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Limits, such as `500.00 INR`."""
+
+    def __init__(
+        self,
+        *,
+        handle: _builtins.str = ...,
+        kinds: _abc.Iterable[_builtins.str] | None = ...,
+        valid_from_time: _timestamp_pb2.Timestamp | None = ...,
+        valid_until_time: _timestamp_pb2.Timestamp | None = ...,
+        budgets: _abc.Iterable[_builtins.str] | None = ...,
+        depth: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["valid_from_time", b"valid_from_time", "valid_until_time", b"valid_until_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budgets", b"budgets", "depth", b"depth", "handle", b"handle", "kinds", b"kinds", "valid_from_time", b"valid_from_time", "valid_until_time", b"valid_until_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubAgent: _TypeAlias = SubAgent  # noqa: Y015
+
+@_typing.final
+class GetOwnHandleResponse(_message.Message):
+    """A handle."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    SUBJECT_ID_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    ROTATION_KEY_IDS_FIELD_NUMBER: _builtins.int
+    SUB_AGENTS_FIELD_NUMBER: _builtins.int
+    REGISTRY_SIZE_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """The handle."""
+    subject_id: _builtins.str
+    """What to pin: the hash of its first operation."""
+    node: _builtins.str
+    """The node it lives on."""
+    registry_size: _builtins.int
+    """Size of the registry's log that this was verified in."""
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___HandleKey]:
+        """Newest first."""
+
+    @_builtins.property
+    def rotation_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids of the keys that can change everything, highest authority first."""
+
+    @_builtins.property
+    def sub_agents(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubAgent]:
+        """Sub-agents."""
+
+    def __init__(
+        self,
+        *,
+        handle: _builtins.str = ...,
+        subject_id: _builtins.str = ...,
+        node: _builtins.str = ...,
+        keys: _abc.Iterable[Global___HandleKey] | None = ...,
+        rotation_key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        sub_agents: _abc.Iterable[Global___SubAgent] | None = ...,
+        registry_size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "keys", b"keys", "node", b"node", "registry_size", b"registry_size", "rotation_key_ids", b"rotation_key_ids", "sub_agents", b"sub_agents", "subject_id", b"subject_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetOwnHandleResponse: _TypeAlias = GetOwnHandleResponse  # noqa: Y015
+
+@_typing.final
+class CheckDrillRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHALLENGE_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    challenge: _builtins.str
+    """What was to be signed, at most 100 characters."""
+    signature: _builtins.bytes
+    """64 bytes, by `indai handle drill`."""
+    def __init__(
+        self,
+        *,
+        challenge: _builtins.str = ...,
+        signature: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["challenge", b"challenge", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckDrillRequest: _TypeAlias = CheckDrillRequest  # noqa: Y015
+
+@_typing.final
+class CheckDrillResponse(_message.Message):
+    """The key that signed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    """Its id."""
+    rank: _builtins.int
+    """1 for the highest authority."""
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        rank: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "rank", b"rank"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckDrillResponse: _TypeAlias = CheckDrillResponse  # noqa: Y015

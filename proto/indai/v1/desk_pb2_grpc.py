@@ -411,3 +411,167 @@ class DeskService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class SteeringServiceStub:
+    """What an owner steers their agent with, beside OwnerService.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.PreviewPolicy = channel.unary_unary(
+                '/indai.v1.SteeringService/PreviewPolicy',
+                request_serializer=indai_dot_v1_dot_desk__pb2.PreviewPolicyRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.PreviewPolicyResponse.FromString,
+                _registered_method=True)
+        self.GetOwnHandle = channel.unary_unary(
+                '/indai.v1.SteeringService/GetOwnHandle',
+                request_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
+                _registered_method=True)
+        self.CheckDrill = channel.unary_unary(
+                '/indai.v1.SteeringService/CheckDrill',
+                request_serializer=indai_dot_v1_dot_desk__pb2.CheckDrillRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.CheckDrillResponse.FromString,
+                _registered_method=True)
+
+
+class SteeringServiceServicer:
+    """What an owner steers their agent with, beside OwnerService.
+    """
+
+    def PreviewPolicy(self, request, context):
+        """What rules mean and would have answered lately, before they are activated. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetOwnHandle(self, request, context):
+        """The owner's handle as the registry proves it: keys, sub-agents, where it lives.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckDrill(self, request, context):
+        """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_SteeringServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'PreviewPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewPolicy,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.PreviewPolicyRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.PreviewPolicyResponse.SerializeToString,
+            ),
+            'GetOwnHandle': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetOwnHandle,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.SerializeToString,
+            ),
+            'CheckDrill': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckDrill,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.CheckDrillRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.CheckDrillResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'indai.v1.SteeringService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('indai.v1.SteeringService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class SteeringService:
+    """What an owner steers their agent with, beside OwnerService.
+    """
+
+    @staticmethod
+    def PreviewPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/PreviewPolicy',
+            indai_dot_v1_dot_desk__pb2.PreviewPolicyRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.PreviewPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetOwnHandle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/GetOwnHandle',
+            indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckDrill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/CheckDrill',
+            indai_dot_v1_dot_desk__pb2.CheckDrillRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.CheckDrillResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

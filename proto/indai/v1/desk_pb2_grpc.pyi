@@ -152,3 +152,58 @@ class DeskServiceServicer(metaclass=_abc_1.ABCMeta):
         """Says at once, and at each change of anything that is the owner's, what waits for them. Owners only."""
 
 def add_DeskServiceServicer_to_server(servicer: DeskServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class SteeringServiceStub:
+    """What an owner steers their agent with, beside OwnerService."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> SteeringServiceAsyncStub: ...
+    PreviewPolicy: _grpc.UnaryUnaryMultiCallable[_desk_pb2.PreviewPolicyRequest, _desk_pb2.PreviewPolicyResponse]
+    """What rules mean and would have answered lately, before they are activated. Changes nothing."""
+    GetOwnHandle: _grpc.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]
+    """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    CheckDrill: _grpc.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]
+    """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing."""
+
+@_typing.type_check_only
+class SteeringServiceAsyncStub(SteeringServiceStub):
+    """What an owner steers their agent with, beside OwnerService."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    PreviewPolicy: _aio.UnaryUnaryMultiCallable[_desk_pb2.PreviewPolicyRequest, _desk_pb2.PreviewPolicyResponse]  # type: ignore[assignment]
+    """What rules mean and would have answered lately, before they are activated. Changes nothing."""
+    GetOwnHandle: _aio.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]  # type: ignore[assignment]
+    """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    CheckDrill: _aio.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]  # type: ignore[assignment]
+    """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing."""
+
+class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
+    """What an owner steers their agent with, beside OwnerService."""
+
+    @_abc_1.abstractmethod
+    def PreviewPolicy(
+        self,
+        request: _desk_pb2.PreviewPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.PreviewPolicyResponse, _abc.Awaitable[_desk_pb2.PreviewPolicyResponse]]:
+        """What rules mean and would have answered lately, before they are activated. Changes nothing."""
+
+    @_abc_1.abstractmethod
+    def GetOwnHandle(
+        self,
+        request: _desk_pb2.GetOwnHandleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.GetOwnHandleResponse, _abc.Awaitable[_desk_pb2.GetOwnHandleResponse]]:
+        """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+
+    @_abc_1.abstractmethod
+    def CheckDrill(
+        self,
+        request: _desk_pb2.CheckDrillRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.CheckDrillResponse, _abc.Awaitable[_desk_pb2.CheckDrillResponse]]:
+        """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing."""
+
+def add_SteeringServiceServicer_to_server(servicer: SteeringServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
-from indai.v1.desk_pb2_grpc import DeskServiceStub
+from indai.v1.desk_pb2_grpc import DeskServiceStub, SteeringServiceStub
 from indai.v1.llm_pb2_grpc import LlmServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grpc import aio
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
-    from indai.v1.desk_pb2_grpc import DeskServiceAsyncStub
+    from indai.v1.desk_pb2_grpc import DeskServiceAsyncStub, SteeringServiceAsyncStub
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
@@ -31,6 +31,7 @@ class Calls:
 
     owner: OwnerServiceAsyncStub
     desk: DeskServiceAsyncStub
+    steering: SteeringServiceAsyncStub
     calendars: CalendarServiceAsyncStub
     sharing: SharingServiceAsyncStub
     commerce: CommerceServiceAsyncStub
@@ -45,6 +46,7 @@ class Calls:
         return cls(
             OwnerServiceStub(channel),
             DeskServiceStub(channel),
+            SteeringServiceStub(channel),
             CalendarServiceStub(channel),
             SharingServiceStub(channel),
             CommerceServiceStub(channel),

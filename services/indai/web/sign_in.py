@@ -13,6 +13,7 @@ from aiohttp import web
 from indai.protocol.errors import NotFound
 from indai.web.catalog import NAMES
 from indai.web.guards import Limit
+from indai.web.passkeys import Passkeys
 from indai.web.sessions import MINUTE_MS
 from indai.web.site import HOME, SIGN_IN, THEMES, Site
 from indai.web.visit import Visit
@@ -34,8 +35,8 @@ _SYSTEMS: Final = (
 class SignIn:
     """Pages and acts of signing in. `oidc`: whether an organisation's sign-in is set up."""
 
-    def __init__(self, site: Site, *, oidc: bool = False) -> None:
-        self._site, self._oidc = site, oidc
+    def __init__(self, site: Site, passkeys: Passkeys, *, oidc: bool = False) -> None:
+        self._site, self._passkeys, self._oidc = site, passkeys, oidc
         self._tries = Limit(TRIES_IN_ALL, MINUTE_MS)
 
     def routes(self) -> Sequence[web.RouteDef]:
@@ -43,6 +44,8 @@ class SignIn:
         return (
             self._site.get(SIGN_IN, self.form),
             self._site.post(SIGN_IN, self.sign_in),
+            self._site.post("/desk/passkey/ask", self.ask_passkey),
+            self._site.post("/desk/passkey/sign-in", self.passkey),
             self._site.post("/desk/sign-out", self.sign_out),
             self._site.post("/desk/look", self.look),
         )
@@ -58,15 +61,35 @@ class SignIn:
         self._tries.check("", self._site.clock())
         device = device_of(visit.request.headers.get("User-Agent", ""))
         token = await self._site.sessions.redeem(visit.said("code", most=40), device)
+        answer = visit.go(inside(visit.said("next")) or await self.welcome(visit, token))
+        self._site.keep(answer, token)
+        return answer
+
+    async def ask_passkey(self, visit: Visit) -> web.StreamResponse:
+        """What a browser signs with a passkey."""
+        return web.json_response(text=self._passkeys.ask(visit.csrf, self._site.place()))
+
+    async def passkey(self, visit: Visit) -> web.StreamResponse:
+        """A session for what the browser signed."""
+        self._tries.check("", self._site.clock())
+        account = await self._passkeys.account_of(
+            visit.csrf, self._site.place(), visit.said("value", most=20_000)
+        )
+        device = device_of(visit.request.headers.get("User-Agent", ""))
+        token = await self._site.sessions.begin(account, "passkey", device)
+        answer = web.json_response({"go": await self.welcome(visit, token)})
+        self._site.keep(answer, token)
+        return answer
+
+    async def welcome(self, visit: Visit, token: str) -> str:
+        """End the browser's session before, write the new one down; where its owner begins."""
         if visit.session is not None:
             await self._end(visit)
         found = await self._site.sessions.find_token(token)
-        if found is not None:
-            await self._site.audit.record(found, "sign-in", f"code, {device}")
-        home = self._site.homes.get(found.role if found else "", HOME)
-        answer = visit.go(inside(visit.said("next")) or home)
-        self._site.keep(answer, token)
-        return answer
+        if found is None:
+            return HOME
+        await self._site.audit.record(found, "sign-in", f"{found.way}, {found.device}")
+        return self._site.homes.get(found.role, HOME)
 
     async def sign_out(self, visit: Visit) -> web.StreamResponse:
         """End the session, also in the database."""

@@ -1,0 +1,204 @@
+"""The rooms of the owner's desk do what they say, on two nodes that really deal with each other."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from html import unescape
+
+import pytest
+from aiohttp import ClientResponse
+from indai.client.channels import plain_channel
+from indai.protocol import drill
+from indai.v1 import memory_pb2, owner_pb2
+from indai.v1.memory_pb2_grpc import MemoryServiceStub
+
+from tests.service.web.conftest import BOBS, HOUR_MS, Browser, Desks, Page
+
+ROOMS = (
+    "/desk",
+    "/desk/more",
+    "/desk/threads",
+    "/desk/commitments",
+    "/desk/calendar",
+    "/desk/calendar?week=2026-W48",
+    "/desk/rules",
+    "/desk/rules?template=personal",
+    "/desk/people",
+    "/desk/shared",
+    "/desk/memory",
+    "/desk/spend",
+    "/desk/access",
+    "/desk/pause",
+)
+
+
+async def test_every_room_opens_for_an_owner_and_for_nobody_else(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as bob, desks.browser(desks.b) as nobody:
+        for room in ROOMS:
+            page = await bob.get(room)
+            assert (page.status, page.path) == (200, room), page.text
+            assert len(page.text.encode()) < 100_000
+            assert (await nobody.get(room)).path.startswith("/desk/sign-in")
+
+
+async def test_yes_makes_the_agreement_with_its_due_date_its_event_and_its_receipt(desks: Desks) -> None:
+    thread, action = await desks.asked(title="Budget review")
+    async with desks.browser(desks.b, desks.bob) as bob:
+        page = await bob.post(f"/desk/approvals/{action}", answer="yes")
+        assert page.path == f"/desk/threads/{thread}?said=approved"
+        agreed = await desks.alice.rest(thread)
+        assert agreed.state == owner_pb2.THREAD_STATE_COMMITTED
+        replay = unescape((await bob.get(f"/desk/threads/{thread}")).text)
+        for said in ("PROPOSE", "HOLD", "OFFER", "ACCEPT", "RECEIPT", "asks you", "ed25519:"):
+            assert said in replay, said
+        assert "Budget review" in (await bob.get("/desk/commitments")).text
+        month = time.strftime("%Y-%m", time.gmtime(agreed.start_time.seconds + 5 * 3600 + 1800))
+        assert "Budget review" in (await bob.get(f"/desk/calendar?month={month}")).text
+        receipt = await bob.get(f"/desk/threads/{thread}/receipt.proof")
+        assert receipt.text.startswith("c2sp.org/tlog-proof")
+        assert "attachment" in receipt.answer.headers["Content-Disposition"]
+        kept = await bob.post(f"/desk/threads/{thread}/dispute", sentence="Not so")
+        assert "One side objects" in kept.text
+
+
+async def test_another_time_declines_and_asks_for_one(desks: Desks) -> None:
+    _, action = await desks.asked(title="Too early")
+    async with desks.browser(desks.b, desks.bob) as bob:
+        form = await bob.get(f"/desk/counter/{action}")
+        first, last = re.findall(r'type="date" name="\w+" value="([0-9-]+)"', form.text)
+        page = await bob.post(f"/desk/counter/{action}", first=first, last=last, minutes="30")
+        assert re.fullmatch(r"/desk/threads/[0-9a-f]{32}\?said=asked", page.path), page.text
+        assert action not in (await bob.get("/desk")).text
+        again = await bob.post(f"/desk/counter/{action}", first=first, last=last, minutes="30")
+        assert again.status == 404
+        assert (await bob.get("/desk/counter/" + "0" * 64)).status == 404
+
+
+async def test_rules_are_tried_on_the_last_month_before_they_are_saved(desks: Desks) -> None:
+    _, action = await desks.asked(title="Seen again")
+    shorter = BOBS.replace("ask: meet", "deny: meet")
+    async with desks.browser(desks.b, desks.bob) as bob:
+        await bob.get("/desk/rules")
+        broken = await bob.post("/desk/rules/preview", yaml="version: 1\nrules: [{allow: nothing}]\n")
+        assert "can't be used" in unescape(broken.text)
+        seen = await bob.post("/desk/rules/preview", yaml=shorter)
+        assert re.search(r"[1-9]\d* of \d+ decisions would have been others", seen.text), seen.text
+        before = await desks.bob.stub.GetActivePolicy(owner_pb2.GetActivePolicyRequest())
+        assert "ask: meet" in before.version.yaml
+        assert (await bob.post("/desk/rules/save", yaml=shorter)).path == "/desk/rules?said=saved"
+        after = await desks.bob.stub.GetActivePolicy(owner_pb2.GetActivePolicyRequest())
+        assert "ask: meet" not in after.version.yaml
+        await bob.post("/desk/rules/save", yaml=BOBS)
+        await bob.post(f"/desk/approvals/{action}", answer="no")
+
+
+async def test_a_peer_is_put_into_a_circle_and_out_again(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as bob:
+        await bob.get("/desk/people")
+
+        async def put(handle: str, way: str, circle: str = "friends") -> Page:
+            return await bob.post("/desk/people/circle", way=way, handle=handle, circle=circle)
+
+        assert "ind.ai/dave" in (await put("ind.ai/dave", "in")).text
+        assert "ind.ai/dave" not in (await put("ind.ai/dave", "out")).text
+        assert (await put("ind.ai/x]\nrules: []", "in")).status == 400
+        assert (await put("ind.ai/dave", "in", "foes")).status == 400
+    now = await desks.bob.stub.GetActivePolicy(owner_pb2.GetActivePolicyRequest())
+    assert now.version.yaml == BOBS
+
+
+async def test_a_paused_agent_settles_nothing_alone_until_it_is_let_work_again(desks: Desks) -> None:
+    now = time.time_ns() // 1_000_000
+    times = {"from_ms": now + HOUR_MS, "until_ms": now + 20 * 24 * HOUR_MS}
+    async with desks.browser(desks.b, desks.bob) as bob:
+        await bob.get("/desk/pause")
+        assert "is paused" in (await bob.post("/desk/pause/on", way="ask")).text
+        held = await desks.alice.meet("ind.ai/bob", title="While away", **times)
+        assert held.state == owner_pb2.THREAD_STATE_ON_HOLD
+        assert "Paused: everything waits for my word" in (await bob.get("/desk")).text
+        await bob.post("/desk/pause/on", way="refuse")
+        refused = await desks.alice.meet("ind.ai/bob", title="While refusing", **times)
+        assert refused.state == owner_pb2.THREAD_STATE_REJECTED
+        assert "works again" in (await bob.post("/desk/pause/off")).text
+        agreed = await desks.alice.meet("ind.ai/bob", title="Back again", **times)
+        assert agreed.state == owner_pb2.THREAD_STATE_COMMITTED
+
+
+async def test_memory_is_seen_corrected_forgotten_and_taken_along(desks: Desks) -> None:
+    channel = plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token)
+    memory = MemoryServiceStub(channel)
+    fact = memory_pb2.Fact(key="preference.food", value_json='"<b>idli</b>"')
+    await memory.Remember(memory_pb2.RememberRequest(facts=[fact]))
+    async with desks.browser(desks.b, desks.bob) as bob:
+        page = await bob.get("/desk/memory?about=preference")
+        assert "&lt;b&gt;idli" in page.text
+        found = re.search(r"/desk/memory/([0-9A-Za-z-]{8,64})/correct", page.text)
+        assert found is not None
+        assert "dosa" in (await bob.post(f"/desk/memory/{found[1]}/correct", value="dosa")).text
+        assert "dosa" in (await bob.get("/desk/memory/export.jsonl")).text
+        page = await bob.get("/desk/memory?about=preference")
+        found = re.search(r"/desk/memory/([0-9A-Za-z-]{8,64})/forget", page.text)
+        assert found is not None
+        assert "dosa" not in (await bob.post(f"/desk/memory/{found[1]}/forget")).text
+
+
+async def test_a_drill_shows_who_holds_the_rotation_key_and_takes_no_other(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as bob:
+        page = await bob.get("/desk/access")
+        found = re.search(r"drill-[0-9a-f]{16}", page.text)
+        assert found is not None
+        for key, works in (("ind.ai/bob", True), ("ind.ai/alice", False)):
+            signed = drill.sign(desks.world.rotation[key], "ind.ai/bob", found[0])
+            line = base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
+            answer = await bob.post("/desk/access/drill", signature=line)
+            assert (answer.status == 200) is works, answer.text
+        other = drill.sign(desks.world.rotation["ind.ai/bob"], "ind.ai/bob", "drill-0000000000000000")
+        line = base64.urlsafe_b64encode(other).decode()
+        assert (await bob.post("/desk/access/drill", signature=line)).status == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/desk/calendar?month=2026-13",
+        "/desk/calendar?month=0001-01",
+        "/desk/calendar?week=9999-W52",
+        "/desk/threads?page=x",
+        "/desk/access?page=-1",
+        "/desk/rules?template=../personal",
+        "/desk/shared?peer=%3Cscript%3E",
+    ],
+)
+async def test_addresses_made_by_hand_are_answered_with_words(desks: Desks, path: str) -> None:
+    async with desks.browser(desks.b, desks.bob) as bob:
+        page = await bob.get(path)
+    assert page.status in (400, 404), page.text
+    assert "That did not work" in page.text
+    assert "error id" not in page.text
+
+
+async def test_an_open_desk_hears_of_what_changed_and_no_other_owners_does(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as bob, desks.browser(desks.a, desks.alice) as alice:
+        async with bob.http.get(f"{bob.base}/desk/live") as stream:
+            assert stream.content_type == "text/event-stream"
+            await _event(stream)  # what waits now
+            await desks.asked(title="Live")
+            assert await _event(stream) == "changed"
+            await _sign_out_everywhere(desks, bob)
+        async with alice.http.get(f"{alice.base}/desk/live") as stream:
+            assert await _event(stream) == "changed"
+
+
+async def _event(stream: ClientResponse) -> str:
+    while True:
+        line = (await stream.content.readline()).decode().strip()
+        assert line or not stream.content.at_eof()
+        if line.startswith("event: "):
+            return line.removeprefix("event: ")
+
+
+async def _sign_out_everywhere(desks: Desks, browser: Browser) -> None:
+    await browser.get("/desk")
+    await browser.post("/desk/sign-out")
