@@ -28,7 +28,7 @@ PLACES: Final = (
     ("/desk/access", "Keys and devices"),
     ("/desk/pause", "Pause"),
 )
-TABS: Final = ("/desk", "/desk/threads", "/desk/commitments", "/desk/calendar", "/desk/more")
+TABS: Final = ("/desk", "/desk/commitments", "/desk/calendar", "/desk/more")
 MAX_WAITING: Final = 99
 
 

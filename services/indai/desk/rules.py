@@ -39,6 +39,7 @@ class RulesRoom:
     async def rules(self, visit: Visit) -> web.StreamResponse:
         """What decides now, and the text to change."""
         now = await active(self._frame, visit)
+        rules = now.rules if now else []
         name = visit.request.query.get("template", "")
         text = now.version.yaml if now else ""
         if name:
@@ -47,7 +48,8 @@ class RulesRoom:
             visit,
             "rules.html",
             "/desk/rules",
-            rules=now.rules if now else [],
+            own=[rule for rule in rules if rule.startswith("owner/")],
+            others=[rule for rule in rules if not rule.startswith("owner/")],
             text=text,
             chosen=name,
             templates=[one for one in templates() if one.layer == "owner"],

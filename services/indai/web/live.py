@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final
 
 from aiohttp import web
-from indai.protocol.errors import IndaiError, Reason, Refused
+from indai.protocol.errors import IndaiError
 from indai.web.site import Site
 from indai.web.visit import Visit
 
@@ -26,21 +25,27 @@ class Live:
 
     def __init__(self, site: Site, beat_s: float = BEAT_S) -> None:
         self._site, self._beat_s = site, beat_s
-        self._open: Counter[str] = Counter()
+        self._open: dict[str, set[asyncio.Transport]] = {}
 
     async def answer(self, visit: Visit, events: AsyncIterator[str]) -> web.StreamResponse:
-        """Send each of `events` until they end, the visitor leaves, or the session does. Raises Refused for
-        too many streams of one account."""
+        """Send each of `events` until they end, the visitor leaves, or the session does. With too many
+        streams of one account the answer is 204, on which a browser does not come again."""
         account = visit.signed_in.account
-        if self._open[account] >= MAX_STREAMS:
-            raise Refused(Reason.RATE_LIMITED, "Too many windows are open.", hint="close some of them")
-        self._open[account] += 1
+        streams = self._open.setdefault(account, set())
+        # A visitor who left is noticed at the next write only; whoever goes from page to page has left many.
+        streams -= {one for one in streams if one.is_closing()}
+        if len(streams) >= MAX_STREAMS:
+            return web.Response(status=204)
+        transport = visit.request.transport
+        if transport is None:
+            return web.Response(status=204)
+        streams.add(transport)
         try:
             return await self._send(visit, events)
         finally:
-            self._open[account] -= 1
-            if not self._open[account]:
-                del self._open[account]
+            streams.discard(transport)
+            if not streams:
+                self._open.pop(account, None)
 
     async def _send(self, visit: Visit, events: AsyncIterator[str]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

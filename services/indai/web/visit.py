@@ -72,6 +72,7 @@ class Visit:
             "session": self.session,
             "csrf": self.csrf,
             "path": self.request.path,
+            "reloads": self.request.method == "GET",
             "notice": self.words(notice) if notice else "",
         }
         text = self.pages.render(template, known | values)

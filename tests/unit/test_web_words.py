@@ -1,0 +1,85 @@
+"""The pages' words: every language that is offered has them all, and no page has words of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from indai.desk import show
+from indai.desk.frame import PLACES
+from indai.desk.memory import TRUSTS
+from indai.web.catalog import ENGLISH, NAMES, known, wanted, words_in
+from indai.web.visit import NOTICES
+
+PACKAGES = ("indai.web", "indai.desk")
+CALL = re.compile(r"""\b_\(\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
+HOLES = re.compile(r"\{(\w+)\}")
+
+
+def _folder(package: str) -> Path:
+    return Path(str(files(package)))
+
+
+def _said() -> set[str]:
+    """Every sentence of the templates and of the code, in English."""
+    found: set[str] = set()
+    for package in PACKAGES:
+        for template in _folder(package).joinpath("templates").glob("*.html"):
+            found |= {ast.literal_eval(text) for text in CALL.findall(template.read_text("utf-8"))}
+        for module in _folder(package).glob("*.py"):
+            for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("words") and node.args:
+                    first = node.args[0]
+                    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                        found.add(first.value)
+    tables = (show.STATES, show.LIVES, show.OUTCOMES)
+    found |= {tag.text for table in tables for tag in table.values()}
+    found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
+    return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
+
+
+@pytest.mark.parametrize("language", [name for name in NAMES if name != ENGLISH])
+def test_a_language_that_is_offered_is_whole_and_keeps_what_is_filled_in(language: str) -> None:
+    translated, said = known(language), _said()
+    assert len(said) > 150
+    assert sorted(said - set(translated)) == []
+    assert sorted(set(translated) - said) == []
+    for english, words in translated.items():
+        assert set(HOLES.findall(words)) == set(HOLES.findall(english)), english
+
+
+def test_hindi_is_written_in_its_own_script() -> None:
+    latin = [
+        words
+        for words in known("hi").values()
+        if not re.search(r"[ऀ-ॿ]", HOLES.sub("", words)) and re.search(r"[a-z]", words)
+    ]
+    assert latin == []
+
+
+def test_templates_have_no_words_of_their_own() -> None:
+    code = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}|<(script|code|pre).*?</\1>", re.DOTALL)
+    names = {"ind", "ai", "English", "tlog", "proof", "COSE", "CSV", "doctype", "html", "wide", "narrow"}
+    for package in PACKAGES:
+        for template in _folder(package).joinpath("templates").glob("*.html"):
+            text = re.sub(r"<[^>]*>|&\w+;|https?://\S+", " ", code.sub(" ", template.read_text("utf-8")))
+            assert set(re.findall(r"[A-Za-z]{2,}", text)) <= names, template.name
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("hi-IN,hi;q=0.9,en;q=0.8", "hi"),
+        ("en-GB,hi;q=0.5", "en"),
+        ("ta,hi;q=0.3", "hi"),
+        ("hi;q=0", "en"),
+        ("", "en"),
+        ("*;;q=x, <script>", "en"),
+    ],
+)
+def test_the_browser_says_which_language_it_wants(header: str, language: str) -> None:
+    assert wanted(header) == language
+    assert words_in("xx").language == "en"

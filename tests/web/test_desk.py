@@ -1,0 +1,203 @@
+"""The owner's desk in a real browser, at phone and desktop size, on what two nodes really agreed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.protobuf.timestamp_pb2 import Timestamp
+from indai.client.channels import plain_channel
+from indai.v1 import memory_pb2
+from indai.v1.memory_pb2_grpc import MemoryServiceStub
+from playwright.async_api import Browser, expect
+
+from tests.service.web.conftest import HOUR_MS, Desks
+from tests.web.conftest import DESKTOP, PHONE, Screen, screen
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROOMS = {
+    "/desk": "inbox",
+    "/desk/more": "more",
+    "/desk/threads": "conversations",
+    "/desk/commitments": "agreements",
+    "/desk/calendar": "calendar",
+    "/desk/rules": "rules",
+    "/desk/people": "people",
+    "/desk/shared": "shared",
+    "/desk/memory": "memory",
+    "/desk/spend": "spending",
+    "/desk/access": "access",
+    "/desk/pause": "pause",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def busy(desks: Desks) -> AsyncIterator[Desks]:
+    """Agreed, refused and waiting matters, and something remembered."""
+    now = time.time_ns() // 1_000_000
+    times = {"from_ms": now + HOUR_MS, "until_ms": now + 9 * 24 * HOUR_MS}
+    for title in ("Design review", "Coffee", "विक्रेता से बात"):
+        await desks.alice.meet("ind.ai/bob", title=title, **times)
+    await desks.alice.meet("ind.ai/bob", title="All hands", minutes=120, **times)
+    await desks.asked(45, "Quarterly planning")
+    memory = MemoryServiceStub(plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token))
+    since = Timestamp(seconds=now // 1000)
+    await memory.Remember(
+        memory_pb2.RememberRequest(
+            facts=[
+                memory_pb2.Fact(key=key, value_json=f'"{value}"', valid_from_time=since)
+                for key, value in (
+                    ("preference.food", "vegetarian"),
+                    ("preference.meeting.place", "near Indiranagar metro"),
+                    ("family.daughter.name", "Meera"),
+                )
+            ]
+        )
+    )
+    yield desks
+
+
+async def _signed_in(window: Screen, desks: Desks) -> None:
+    await window.open(f"/desk/sign-in?code={await desks.code(desks.b, desks.bob)}")
+    await window.click("button", "Sign in")
+    await expect(window.page.get_by_role("heading", level=1)).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [(PHONE, "light"), (DESKTOP, "light"), (DESKTOP, "dark")],
+    ids=("phone", "desktop", "dark"),
+)
+async def test_every_room_is_accessible_and_fits_the_screen(
+    chromium: Browser, busy: Desks, size: dict[str, int], scheme: str
+) -> None:
+    async with screen(chromium, busy, size, color_scheme=scheme) as window:
+        await window.open("/desk/sign-in")
+        await window.check()
+        if scheme == "light":
+            await window.picture("sign-in")
+        await _signed_in(window, busy)
+        for path, name in ROOMS.items():
+            await window.open(path)
+            await window.check()
+            if scheme == "light":
+                await window.picture(name)
+            elif name in ("inbox", "calendar"):
+                await window.picture(f"{name}-dark")
+        await window.open("/desk/threads")
+        await window.page.get_by_text("Quarterly planning").first.click()
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("Quarterly planning")
+        await window.check()
+        if scheme == "light":
+            await window.picture("conversation")
+
+
+async def test_the_desk_speaks_the_visitors_language(chromium: Browser, busy: Desks) -> None:
+    async with screen(chromium, busy, PHONE, locale="hi-IN") as window:
+        await window.open(f"/desk/sign-in?code={await busy.code(busy.b, busy.bob)}")
+        await window.click("button", "साइन इन करें")
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("इनबॉक्स")
+        await window.check()
+        await window.picture("inbox-hindi")
+        await window.open("/desk/more")
+        await window.page.get_by_label("भाषा").select_option("en")
+        await window.page.get_by_label("रूप").select_option("dark")
+        await window.click("button", "बदलें")
+        await expect(window.page.locator("html[lang=en][data-theme=dark]")).to_have_count(1)
+
+
+async def test_the_narrowest_phone_needs_no_scrolling_sideways(chromium: Browser, busy: Desks) -> None:
+    async with screen(chromium, busy, {"width": 320, "height": 640}) as window:
+        await _signed_in(window, busy)
+        for path in ROOMS:
+            await window.open(path)
+            width = await window.page.evaluate("document.documentElement.scrollWidth")
+            assert width <= 320, path
+
+
+async def test_rules_are_changed_with_a_look_at_the_last_month(chromium: Browser, busy: Desks) -> None:
+    async with screen(chromium, busy, DESKTOP) as window:
+        await _signed_in(window, busy)
+        await window.open("/desk/rules")
+        text = window.page.get_by_label("The text")
+        await text.fill((await text.input_value()).replace("max: 30m", "max: 20m"))
+        await window.click("button", "Show what this would mean")
+        await expect(window.page.get_by_role("heading", name="The last 30 days again")).to_be_visible()
+        await window.check()
+        await window.picture("rules-preview")
+
+
+async def test_a_question_arrives_on_an_open_page_and_goes_when_it_is_answered_elsewhere(
+    chromium: Browser, busy: Desks
+) -> None:
+    async with screen(chromium, busy, PHONE) as phone, busy.browser(busy.b, busy.bob) as elsewhere:
+        await _signed_in(phone, busy)
+        _, action = await busy.asked(45, "Came while I looked")
+        card = phone.page.get_by_text("Came while I looked")
+        await expect(card).to_be_visible()
+        await elsewhere.get("/desk")
+        await elsewhere.post(f"/desk/approvals/{action}", answer="no")
+        await expect(card).not_to_be_visible()
+        assert phone.errors == []
+
+
+async def test_everything_works_without_scripts(chromium: Browser, busy: Desks) -> None:
+    await busy.asked(45, "Without scripts")
+    options: dict[str, Any] = {"java_script_enabled": False}
+    async with screen(chromium, busy, PHONE, **options) as window:
+        await window.open(f"/desk/sign-in?code={await busy.code(busy.b, busy.bob)}")
+        await window.click("button", "Sign in")
+        card = window.page.get_by_role("article").filter(has_text="Without scripts")
+        await card.get_by_role("button", name="Decline", exact=True).click()
+        await expect(window.page.get_by_text("You said no")).to_be_visible()
+
+
+async def test_the_desk_is_used_with_the_keyboard_alone(chromium: Browser, busy: Desks) -> None:
+    await busy.asked(45, "By keyboard")
+    async with screen(chromium, busy, DESKTOP) as window:
+        await window.open(f"/desk/sign-in?code={await busy.code(busy.b, busy.bob)}")
+        await window.page.get_by_role("button", name="Sign in", exact=True).focus()
+        await window.page.keyboard.press("Enter")
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("Inbox")
+        await window.page.keyboard.press("Tab")
+        assert await window.page.evaluate("document.activeElement.className") == "skip"
+        await window.page.keyboard.press("Enter")
+        reached = set()
+        for _ in range(12):
+            await window.page.keyboard.press("Tab")
+            reached.add(await window.page.evaluate("document.activeElement.textContent.trim()"))
+        assert {"Approve", "Decline"} <= reached
+
+
+async def test_a_passkey_is_added_and_signs_in(chromium: Browser, busy: Desks) -> None:
+    async with screen(chromium, busy, DESKTOP) as window:
+        session = await window.context.new_cdp_session(window.page)
+        await session.send("WebAuthn.enable")
+        await session.send(
+            "WebAuthn.addVirtualAuthenticator",
+            {
+                "options": {
+                    "protocol": "ctap2",
+                    "transport": "internal",
+                    "hasResidentKey": True,
+                    "hasUserVerification": True,
+                    "isUserVerified": True,
+                    "automaticPresenceSimulation": True,
+                }
+            },
+        )
+        await _signed_in(window, busy)
+        await window.open("/desk/access")
+        await window.page.get_by_label("Call it").fill("Bob's laptop")
+        await window.click("button", "Add a passkey of this device")
+        await expect(window.page.get_by_text("Bob's laptop")).to_be_visible()
+        await window.page.get_by_role("navigation").get_by_role("button", name="Sign out").click()
+        await expect(window.page.get_by_role("button", name="Sign in", exact=True)).to_be_visible()
+        await window.click("button", "Sign in with a passkey")
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("Inbox")
+        await window.open("/desk/access")
+        await window.click("button", "Remove")
