@@ -21,7 +21,7 @@ from indai.protocol.handles import Handle
 @click.option("--key", metavar="FILE", default="", help="Rotation key; default: offline/ in the data.")
 @data_option
 def drill(home: Home, handle: str, challenge: str, key: str) -> None:
-    """Sign the CHALLENGE that the desk shows, with the HANDLE's rotation key.
+    """Show that you have the rotation key: sign the desk's CHALLENGE.
 
     Works without a network. Paste the line it prints at the desk: it shows that
     you could get the handle back, and can be used for nothing else.
