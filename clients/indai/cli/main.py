@@ -57,6 +57,7 @@ SECTIONS = {
     },
     "Think": {
         "chat": "indai.cli.chat:chat",
+        "tool": "indai.cli.tool:tool",
         "llm": "indai.cli.llm:llm",
     },
     "Run agents": {

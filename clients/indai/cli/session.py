@@ -28,6 +28,7 @@ from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
 from indai.v1.tiers_pb2_grpc import TierServiceStub
+from indai.v1.tools_pb2_grpc import ApprovalServiceStub, ToolServiceStub
 
 if TYPE_CHECKING:
     from indai.v1.a2a_pb2_grpc import A2AKeyServiceAsyncStub
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
     from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
     from indai.v1.tiers_pb2_grpc import TierServiceAsyncStub
+    from indai.v1.tools_pb2_grpc import ApprovalServiceAsyncStub, ToolServiceAsyncStub
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Owner:
     asking: AskingServiceAsyncStub
     groups: GroupServiceAsyncStub
     connections: ConnectionServiceAsyncStub
+    tools: ToolServiceAsyncStub
+    approvals: ApprovalServiceAsyncStub
 
     async def zone(self) -> ZoneInfo:
         """The owner's time zone, as their policy states it."""
@@ -91,6 +95,8 @@ async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
             AskingServiceStub(channel),
             GroupServiceStub(channel),
             ConnectionServiceStub(channel),
+            ToolServiceStub(channel),
+            ApprovalServiceStub(channel),
         )
 
 
