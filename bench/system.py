@@ -84,10 +84,11 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An owner on node A, by token, and the handle on node B whom they meet."""
+    """An owner on node A, by token, and the one on node B whom they meet, by handle and token."""
 
     token: str
     peer: str
+    peer_token: str
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ class System:
         answers = await asyncio.gather(*(self.processes[name].ask(do) for name in names))
         return dict(zip(names, answers, strict=True))
 
-    async def populate(self, base: Path, pairs: int) -> None:
+    async def populate(self, base: Path, pairs: int, policy: str) -> None:
         """Two owners for each pair, one on each node, with keys in the registry and a policy that permits."""
         sides = []
         for name in ("A", "B"):
@@ -112,15 +113,15 @@ class System:
             sides.append(plain_channel(self.processes[name].addresses["owner"], token=token))
         registry = plain_channel(self.processes["registry"].addresses["registry"])
         for number in range(pairs):
-            token = await self._agent(sides[0], registry, f"ind.ai/alice-{number}")
-            await self._agent(sides[1], registry, f"ind.ai/bob-{number}")
-            self.pairs.append(Pair(token, f"ind.ai/bob-{number}"))
+            token = await self._agent(sides[0], registry, f"ind.ai/alice-{number}", policy)
+            peer_token = await self._agent(sides[1], registry, f"ind.ai/bob-{number}", policy)
+            self.pairs.append(Pair(token, f"ind.ai/bob-{number}", peer_token))
         for channel in (*sides, registry):
             await channel.close()
 
-    async def _agent(self, node: CheckedChannel, registry: CheckedChannel, handle: str) -> str:
+    async def _agent(self, node: CheckedChannel, registry: CheckedChannel, handle: str, policy: str) -> str:
         made = await OperatorServiceStub(node).CreateAgent(
-            owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=POLICY)
+            owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=policy)
         )
         now = time.time_ns() // 1_000_000
         key = new_agent_key(made.agent_key.public_key, now)
@@ -134,7 +135,7 @@ class System:
 
 
 @contextlib.asynccontextmanager
-async def system(base: Path, pairs: int) -> AsyncIterator[System]:
+async def system(base: Path, pairs: int, policy: str = POLICY) -> AsyncIterator[System]:
     """Start everything under `base`; stop it at the end of the block."""
     async with contextlib.AsyncExitStack() as stack:
 
@@ -157,5 +158,5 @@ async def system(base: Path, pairs: int) -> AsyncIterator[System]:
                 },
             )
         running = System(processes, NetworkPolicy.load(network))
-        await running.populate(base, pairs)
+        await running.populate(base, pairs, policy)
         yield running
