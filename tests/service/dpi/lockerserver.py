@@ -141,7 +141,7 @@ class LockerServer:
             case None:
                 return None
             case "slow":
-                await asyncio.sleep(30)
+                await asyncio.sleep(1)
                 return None
             case "redirect":
                 return web.Response(status=302, headers={"Location": "http://169.254.169.254/latest/"})

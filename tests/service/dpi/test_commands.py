@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import json
 import os
 import time
@@ -29,6 +30,7 @@ from tests.service.dpi.aggregatorserver import API_KEY, OUR_PEM, AggregatorServe
 from tests.service.dpi.conftest import digilocker_config, serving
 from tests.service.dpi.lockerserver import SECRET, LockerServer
 from tests.service.dpi.test_digilocker import shown
+from tests.service.node.provider import KEY, running_provider
 from tests.service.node.world import Node, world
 from tests.unit.cli.runs import run
 
@@ -49,10 +51,12 @@ class Place:
 
     async def call(self, name: str, **arguments: Any) -> Outcome:
         """A tool of the node's own toolbox, as the owner's agent calls it."""
-        caller = Caller(
-            "personal", "own", ASHA, "s1", ASHA, "private", "web", verified=True, turn=uuid.uuid4().hex
-        )
-        return await self.toolbox.call(caller, [name], name, arguments, unheard)
+        return await self.toolbox.call(self.caller(), [name], name, arguments, unheard)
+
+    def caller(self) -> Caller:
+        """Asha in a conversation of its own, which has heard nothing yet."""
+        session, turn = uuid.uuid4().hex, uuid.uuid4().hex
+        return Caller("personal", "own", ASHA, session, ASHA, "private", "web", verified=True, turn=turn)
 
     async def does(self, *words: str, exit_code: int = 0) -> Any:
         """The object that a command prints; it has an event loop of its own, and so a thread."""
@@ -197,3 +201,39 @@ async def test_profile_and_documents_take_no_aadhaar_number(place: Place, tmp_pa
         assert "6545" not in str(refused)
     paper.write_text("Name: Asha. Order no: 2999 2849 6545.")
     await place.does("document", "add", str(paper))
+
+
+async def test_a_link_of_a_conversation_is_paid_by_the_provider_s_signed_word_and_split(place: Place) -> None:
+    kept = Secrets(place.node.data, open_keystore(place.node.data, {}), {})
+    kept.set("razorpay-key", KEY)
+    kept.set("hook", "webhook-secret")
+    async with running_provider() as provider:
+        where = ("--address", "upi:asha@okbank", "--webhook-secret", "vault:hook")
+        hook = (await place.does("pay", "account", *where))["webhook_path"]
+        await place.does("connect", "razorpay", "--key", "vault:razorpay-key", "--url", provider.url)
+        made = await place.call("payment-link", amount=100_001, purpose="A notice")
+        assert (made.status, made.result["status"]) == (Status.DONE, "open")
+        (link,) = provider.links.values()
+        assert (link["amount"], link["reference_id"]) == (100_001, made.result["reference"])
+        body = provider.word(link["id"], "payment_link.paid", id="pay_C3")
+        for secret, status, stands in (("wrong", 401, "open"), ("webhook-secret", 200, "paid")):
+            signature = hmac.new(secret.encode(), body, "sha256").hexdigest()
+            url = f"http://{place.node.info.addresses['http']}{hook}"
+            headers = {"X-Razorpay-Signature": signature}
+            async with (
+                aiohttp.ClientSession() as caller,
+                caller.post(url, data=body, headers=headers) as answer,
+            ):
+                assert answer.status == status
+            # Each call is in a session of its own: within one, the answer would come from the cache.
+            seen = await place.call("payment-status", reference=made.result["reference"])
+            assert seen.result["status"] == stands
+        shares = [{"account": "acc_Weaver001", "weight": 1}]
+        asked = await place.call("split-payment", reference=made.result["reference"], shares=shares, keep=1)
+        assert asked.status is Status.NEEDS_APPROVAL
+        assert asked.approval is not None
+        assert "acc_Weaver001: ₹500.01\n  you: ₹500.00" in asked.approval.terms
+        assert provider.made == {}
+        done = await place.toolbox.answer(place.caller(), asked.approval.code, approve=True)
+        assert (done.status, done.result["kept"]) == (Status.DONE, 50_000)
+        assert [each["amount"] for each in provider.made["pay_C3"]] == [50_001]
