@@ -54,6 +54,7 @@ from indai.node.secrets import Secrets
 from indai.node.server import RpcServer, TlsMode, a2a_credentials, owner_credentials, plaintext_refused
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
+from indai.node.voice_role import VoicePlan, VoiceRole, voice_role
 from indai.node.web_role import FORMS, WebPlan, place_at, web_role
 from indai.policy.servicer import PolicyService
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
@@ -329,7 +330,9 @@ class _Process:
         self._routes += role.routes
         await self._serve("a2a", role.services)
         if self._node is not None:
-            channels = await self._start_channels(self._node)
+            voice = await self._start_voice(self._node)
+            self._routes += voice.routes
+            channels = await self._start_channels(self._node, voice)
             await self._serve("owner", (*self._node.owner_services, *role.owner_services, channels.service))
             self._routes += channels.routes
             self._routes += web_role(
@@ -342,7 +345,18 @@ class _Process:
                 )
             ).routes
 
-    async def _start_channels(self, node: NodeRole) -> ChannelsRole:
+    async def _start_voice(self, node: NodeRole) -> VoiceRole:
+        """Microphones and telephones, likewise."""
+        plan = VoicePlan(
+            node.conversations.stub,
+            Secrets(self._settings.data, self._keystore, os.environ),
+            self._keystore,
+            self._settings.data,
+            lambda: self._place().url,
+        )
+        return await self._stack.enter_async_context(voice_role(plan))
+
+    async def _start_channels(self, node: NodeRole, voice: VoiceRole) -> ChannelsRole:
         """Messengers, in front of the conversations of this process's node."""
         plan = ChannelsPlan(
             self._pool,
@@ -354,6 +368,7 @@ class _Process:
             self._settings.node_handle.partition("/")[0],
             lambda: self._place().url,
             node.operators,
+            voice.transcribe,
         )
         return await self._stack.enter_async_context(channels_role(plan))
 

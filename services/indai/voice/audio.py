@@ -1,6 +1,7 @@
-"""Sound as the rest of this room handles it: mono, 16 bits, little-endian; and what telephones and files make of it.
+"""Sound as the rest of this room handles it: mono, 16 bits, little-endian.
 
-mu-law is ITU-T G.711; resampling is by a windowed sinc, so that what a lower rate can't hold doesn't fold back.
+Beside it what telephones and files make of it: mu-law is ITU-T G.711; resampling is by a windowed sinc, so
+that what a lower rate can't hold doesn't fold back.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Audio:
 
     def at(self, rate: int) -> Audio:
         """The same sound at another rate."""
-        return self if rate == self.rate else Audio(resampled(self.samples(), self.rate, rate).tobytes(), rate)
+        return (
+            self if rate == self.rate else Audio(resampled(self.samples(), self.rate, rate).tobytes(), rate)
+        )
 
 
 def resampled(samples: Samples, have: int, want: int) -> Samples:
@@ -90,15 +93,21 @@ def wav(audio: Audio) -> bytes:
     """As a WAV file."""
     size = len(audio.pcm)
     form = struct.pack("<HHIIHH", 1, 1, audio.rate, audio.rate * _BYTES, _BYTES, 16)
-    return b"RIFF" + struct.pack("<I", 36 + size) + b"WAVEfmt " + struct.pack("<I", 16) + form + (
-        b"data" + struct.pack("<I", size) + audio.pcm
+    return (
+        b"RIFF"
+        + struct.pack("<I", 36 + size)
+        + b"WAVEfmt "
+        + struct.pack("<I", 16)
+        + form
+        + (b"data" + struct.pack("<I", size) + audio.pcm)
     )
 
 
 def from_wav(data: bytes) -> Audio:
     """Sound of a WAV file of 16-bit PCM, several channels mixed.
 
-    The length that its header claims is not believed: a program that writes to a pipe doesn't know it. Raises InvalidInput.
+    The length that its header claims is not believed: a program that writes to a pipe doesn't know it. Raises
+    InvalidInput.
     """
     stream = io.BytesIO(data)
     if stream.read(4) != b"RIFF" or not stream.read(4) or stream.read(4) != b"WAVE":

@@ -1,8 +1,9 @@
 """Bhashini, the public service for India's languages (ULCA pipelines).
 
-Two calls (https://bhashini.gitbook.io/bhashini-apis): the *pipeline configuration* with the user's id and key answers which
-service does each task in each language, and the address and key for *compute* calls. That is kept for an hour, and asked
-for again when the compute key is refused. Tasks chain: speech to text to another language's text in one call.
+Two calls (https://bhashini.gitbook.io/bhashini-apis): the *pipeline configuration* with the user's id and key
+answers which service does each task in each language, and the address and key for *compute* calls. That is
+kept for an hour, and asked for again when the compute key is refused. Tasks chain: speech to text to another
+language's text in one call.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+from indai.language.scripts import SCRIPT_OF
 from indai.protocol.errors import IndaiError, Refused
 from indai.voice.audio import HEARING, Audio, from_wav, wav
 from indai.voice.http import SecretOf, checked_url, post
@@ -25,9 +27,7 @@ CONFIG_URL = "https://meity-auth.ulcacontrib.org/ulca/apis/v0/model/getModelsPip
 PIPELINE = "64392f96daac500b55c543cd"
 """The pipeline of the Ministry's, as the documentation gives it."""
 # The scheduled languages and English; which of them a task really has, the configuration says.
-_LANGUAGES = frozenset(
-    "as bn brx doi en gu hi kn kok ks mai ml mni mr ne or pa sa sat sd ta te ur".split()
-)  # fmt: skip
+_LANGUAGES = frozenset(SCRIPT_OF)
 _CODES = {"kok": "gom"}
 _KEEP_S = 3600.0
 
@@ -129,7 +129,11 @@ class Bhashini:
         first = computes[0]
         answer = await post(self._session, NAME, first.url, {first.header: first.key}, json=body)
         found = answer.get("pipelineResponse")
-        if not isinstance(found, list) or len(found) != len(tasks) or not all(isinstance(x, dict) for x in found):
+        if (
+            not isinstance(found, list)
+            or len(found) != len(tasks)
+            or not all(isinstance(x, dict) for x in found)
+        ):
             raise failed(NAME, "answered without what was asked")
         return found
 

@@ -1,9 +1,10 @@
 """A browser's microphone: a WebSocket at `/voice/<handle>`.
 
-The page first sends {"type": "start", "language": "hi", "time_zone": "Asia/Kolkata"}; then binary frames of PCM at 16 kHz, mono,
-16-bit little-endian, 20 to 200 ms each; {"type": "stop"} stops what is being said, {"type": "end"} hangs up. It receives
-{"type": "ready", "rate": 16000}, "heard" with the words, for each sentence {"type": "sentence", "text": ...} and then one binary
-frame with its sound, "clear" when it is to drop what it hasn't played, "finished", and "error" with words.
+The page first sends {"type": "start", "language": "hi", "time_zone": "Asia/Kolkata"}; then binary frames of
+PCM at 16 kHz, mono, 16-bit little-endian, 20 to 200 ms each; {"type": "stop"} stops what is being said,
+{"type": "end"} hangs up. It receives {"type": "ready", "rate": 16000}, "heard" with the words, for each
+sentence {"type": "sentence", "text": ...} and then one binary frame with its sound, "clear" when it is to
+drop what it hasn't played, "finished", and "error" with words.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from indai.voice.speech import Speech
 if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
 
-PATH = "/voice/{handle}"
+PATH = "/voice/{handle:.+}"
 MOST_FRAME = 64 * 1024
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,40}")
 Visitor = Callable[[web.Request], Awaitable[pb.Identity]]
@@ -87,7 +88,9 @@ class Browsers:
         except (TimeoutError, ConnectionError):
             await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
         except InvalidInput as error:
-            await socket.close(code=aiohttp.WSCloseCode.POLICY_VIOLATION, message=error.message.encode()[:120])
+            await socket.close(
+                code=aiohttp.WSCloseCode.POLICY_VIOLATION, message=error.message.encode()[:120]
+            )
         return socket
 
 

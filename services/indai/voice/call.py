@@ -1,8 +1,9 @@
-"""A spoken conversation, whatever it comes over: what is heard becomes a message, and each sentence of the answer is said.
+"""A spoken conversation, over any line: what is heard is a message, each sentence of the answer is said.
 
-Who owns what: `Call` owns the turn that runs and what is being said; the line owns the wire. `feed` is called with sound as it
-comes and never waits for an engine. Somebody who speaks while they are spoken to is listened to: what was still to be said is
-dropped, and the turn is stopped (`StopTurn`), so that nothing more happens for an answer that nobody hears.
+Who owns what: `Call` owns the turn that runs and what is being said; the line owns the wire. `feed` is called
+with sound as it comes and never waits for an engine. Somebody who speaks while they are spoken to is listened
+to: what was still to be said is dropped, and the turn is stopped (`StopTurn`), so that nothing more happens
+for an answer that nobody hears.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ class Call:
                     self._answer(audio)
 
     async def hang_up(self) -> None:
-        """What was said last is answered still, into the session; nobody hears it. A turn that runs goes on there."""
+        """What was said last is answered still, into the session; nobody hears it. A turn that runs goes on
+        there.
+        """
         for event in self._ears.flush():
             if isinstance(event, Ended) and not self._answering:
                 self._answer(event.audio)

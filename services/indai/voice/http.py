@@ -23,7 +23,9 @@ def checked_url(url: str) -> str:
     """An address that secrets may be sent to: https, or this machine. Raises InvalidInput."""
     if not url.startswith("https://") and not _LOOPBACK.match(url):
         raise InvalidInput(
-            Reason.INVALID_ARGUMENT, "A provider's address would carry secrets in the clear.", hint="write https"
+            Reason.INVALID_ARGUMENT,
+            "A provider's address would carry secrets in the clear.",
+            hint="write https",
         )
     return url
 
@@ -33,7 +35,8 @@ async def post(
 ) -> dict[str, Any]:
     """The JSON object that answers. `body` is aiohttp's `json` or `data`.
 
-    Raises Refused (PROVIDER_REFUSED) when the key is refused, Unavailable for what may succeed later or elsewhere.
+    Raises Refused (PROVIDER_REFUSED) when the key is refused, Unavailable for what may succeed later or
+    elsewhere.
     """
     try:
         async with session.post(

@@ -1,7 +1,8 @@
 """Speech without a key: espeak-ng, a package of the distribution, speaks; PocketSphinx understands English.
 
-espeak-ng gets its text on standard input, never as an argument, and its markup is off. Its voices are robotic and clear.
-PocketSphinx hears requests like those in `requests.txt` and little else; docs/voice.md has the figures.
+espeak-ng gets its text on standard input, never as an argument, and its markup is off. Its voices are robotic
+and clear. PocketSphinx hears requests like those in `requests.txt` and little else; docs/voice.md has the
+figures.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import struct
 import sys
 from collections.abc import Mapping
 
-from indai.protocol.errors import IndaiError, Reason, Unavailable
+from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.voice.audio import HEARING, Audio, from_wav
 from indai.voice.speech import LONGEST_TEXT, Health, Heard, failed, no_such_language
 
@@ -25,10 +26,8 @@ _WORDS_A_MINUTE = "150"
 _SAY_S, _START_S, _HEAR_S = 20.0, 60.0, 60.0
 _LONGEST_SOUND = 16 * 1024 * 1024
 # Voices of espeak-ng by our names of languages. Those without one are not among its voices, or only nearly.
-VOICES: Mapping[str, str] = {
-    "en": "en-us", "as": "as", "bn": "bn", "gu": "gu", "hi": "hi", "kn": "kn", "kok": "kok", "ml": "ml", "mr": "mr",
-    "ne": "ne", "or": "or", "pa": "pa", "sd": "sd", "ta": "ta", "te": "te", "ur": "ur",
-}  # fmt: skip
+_AS_OURS = ("as", "bn", "gu", "hi", "kn", "kok", "ml", "mr", "ne", "or", "pa", "sd", "ta", "te", "ur")
+VOICES: Mapping[str, str] = {**{each: each for each in _AS_OURS}, "en": "en-us"}
 
 
 class LocalSpeech:
@@ -98,7 +97,9 @@ class LocalSpeech:
             return Health(NAME, usable=False, words=str(error))
         words = "espeak-ng speaks"
         if importlib.util.find_spec("pocketsphinx") is None:
-            return Health(NAME, usable=True, words=f"{words}; pocketsphinx is not installed, nothing is heard")
+            return Health(
+                NAME, usable=True, words=f"{words}; pocketsphinx is not installed, nothing is heard"
+            )
         return Health(NAME, usable=True, words=f"{words}; PocketSphinx hears English")
 
     async def close(self) -> None:
@@ -121,8 +122,8 @@ class LocalSpeech:
 
     async def _started(self) -> asyncio.subprocess.Process:
         if importlib.util.find_spec("pocketsphinx") is None:
-            raise Unavailable(
-                Reason.PROVIDER_FAILED,
+            raise InvalidInput(
+                Reason.UNSUPPORTED,
                 "The local engine can't understand speech: PocketSphinx is not installed.",
                 hint="pip install pocketsphinx",
             )
@@ -149,10 +150,10 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def not_installed() -> Unavailable:
-    """Names the package."""
-    return Unavailable(
-        Reason.PROVIDER_FAILED,
+def not_installed() -> InvalidInput:
+    """Names the package. Asking again doesn't help."""
+    return InvalidInput(
+        Reason.UNSUPPORTED,
         "The local engine can't speak: espeak-ng is not installed.",
         hint="apt-get install espeak-ng, or configure Bhashini or Sarvam: see docs/voice.md",
     )

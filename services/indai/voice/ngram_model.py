@@ -1,7 +1,7 @@
-"""A small language model for the local recogniser, made from the requests that it is to hear (`requests.txt`).
+"""A small language model for the local recogniser, made from what it is to hear (`requests.txt`).
 
-The general model that comes with PocketSphinx was trained on news and meetings. Trigrams with absolute discounting (Ney,
-Essen and Kneser 1994), written as ARPA.
+The general model that comes with PocketSphinx was trained on news and meetings. Trigrams with absolute
+discounting (Ney, Essen and Kneser 1994), written as ARPA.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 _DISCOUNT = 0.4
-_DRAWS = 200  # sentences drawn from each line
+_DRAWS = 80  # sentences drawn from each line
 _TOKEN = re.compile(r"<(\w+)>|([()\[\]|])|([a-z']+)")
 _NEVER = -99.0
 Gram = tuple[str, ...]
@@ -32,15 +32,15 @@ def sentences() -> tuple[str, ...]:
             lists[head.removeprefix("list ")] = f"({rest})"
         elif head == "say":
             lines.append(rest)
-    chance = random.Random(1)  # noqa: S311: no secret is drawn
+    chance = random.Random(1)  # noqa: S311 - no secret is drawn
     return tuple(_drawn(line, lists, chance) for line in lines for _ in range(_DRAWS))
 
 
 def pronunciations() -> Mapping[str, str]:
     """Sounds, in ARPAbet, of words that the pronouncing dictionary doesn't have."""
     lines = files("indai.voice").joinpath("requests.txt").read_text("utf-8").splitlines()
-    said = [line.removeprefix("word ").split(": ") for line in lines if line.startswith("word ")]
-    return {word: sounds for word, sounds in said}
+    said = [line.removeprefix("word ") for line in lines if line.startswith("word ")]
+    return {word: sounds for word, _, sounds in (line.partition(": ") for line in said)}
 
 
 def arpa(texts: Iterable[str]) -> str:
@@ -109,20 +109,22 @@ def _drawn(text: str, lists: Mapping[str, str], chance: random.Random) -> str:
     return " ".join(said)
 
 
-def _choice(tokens: list[str], lists: Mapping[str, str], chance: random.Random) -> tuple[list[str], list[str]]:
+def _choice(
+    tokens: list[str], lists: Mapping[str, str], chance: random.Random
+) -> tuple[list[str], list[str]]:
     """What was drawn of "a b|c" up to a closing bracket, and what is left behind it."""
     choices: list[list[str]] = [[]]
     while tokens and tokens[0] not in ")]":
-        token, *tokens = tokens
-        if token == "|":
+        part, *tokens = tokens
+        if part == "|":
             choices.append([])
-        elif token in "([":
+        elif part in "([":
             said, tokens = _choice(tokens, lists, chance)
             tokens = tokens[1:]
-            if token == "(" or chance.random() < 0.5:
+            if part == "(" or chance.random() < 0.5:
                 choices[-1] += said
-        elif token.startswith("<"):
-            choices[-1] += _drawn(lists[token[1:-1]], lists, chance).split()
+        elif part.startswith("<"):
+            choices[-1] += _drawn(lists[part[1:-1]], lists, chance).split()
         else:
-            choices[-1].append(token)
+            choices[-1].append(part)
     return choices[int(chance.random() * len(choices))], tokens

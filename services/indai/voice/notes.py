@@ -1,7 +1,7 @@
 """Voice notes: files of sound, as messengers send them, to words.
 
-Decoded by libsndfile (WAV, FLAC, OGG with Vorbis or Opus, MP3), in a thread and up to two minutes. What a file calls itself is
-not believed: libsndfile looks.
+Decoded by libsndfile (WAV, FLAC, OGG with Vorbis or Opus, MP3), in a thread and up to two minutes. What a
+file calls itself is not believed: libsndfile looks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ async def transcribe(speech: Speech, data: bytes, language: str = "") -> Heard:
     """
     audio = await asyncio.to_thread(decoded, data)
     heard = await speech.hear(audio, base(language) or "en")
-    return Heard(heard.text, detect(heard.text, heard.language).tag, heard.confidence) if heard.text else heard
+    return (
+        Heard(heard.text, detect(heard.text, heard.language).tag, heard.confidence) if heard.text else heard
+    )
 
 
 def decoded(data: bytes) -> Audio:

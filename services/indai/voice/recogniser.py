@@ -1,7 +1,8 @@
-"""The process that recognises English with PocketSphinx: `python -m indai.voice.recogniser`, started by `indai.voice.local`.
+"""The process that recognises English with PocketSphinx; `indai.voice.local` starts it.
 
-A process of its own, since recognising holds Python's lock for as long as it takes. On its input come utterances, each as
-four bytes of length (big-endian) and PCM at 16 kHz; for each it writes a line of JSON, {"text": "..."}.
+A process of its own, since recognising holds Python's lock for as long as it takes. On its input come
+utterances, each as four bytes of length (big-endian) and PCM at 16 kHz; for each it writes a line of JSON,
+{"text": "..."}.
 """
 
 from __future__ import annotations

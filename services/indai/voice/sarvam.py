@@ -1,7 +1,7 @@
 """Sarvam's speech: `speech-to-text` and `text-to-speech`, with the header `api-subscription-key`.
 
-https://docs.sarvam.ai/api-reference-docs (read in November 2026). Sound travels as WAV, in a form one way and in base64
-the other.
+https://docs.sarvam.ai/api-reference-docs (read in November 2026). Sound travels as WAV, in a form one way and
+in base64 the other.
 """
 
 from __future__ import annotations

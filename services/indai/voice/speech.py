@@ -19,8 +19,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What was said: "" when no word was recognised. `language` is BCP 47; `confidence` 0 to 1, 0 when the engine
-    doesn't say."""
+    """What was said: "" when no word was recognised. `language` is BCP 47; `confidence` 0 to 1, 0 when the
+    engine doesn't say."""
 
     text: str
     language: str

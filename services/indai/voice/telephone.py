@@ -1,9 +1,10 @@
 """A telephone, over Twilio's Media Streams (https://www.twilio.com/docs/voice/media-streams/websocket-messages).
 
-Twilio asks the webhook what to do with a call; its signature is checked, and it is told to open a stream with a ticket. The
-stream carries mu-law at 8 kHz in base64. Only the ticket, which holds for a minute and for that call, lets a stream in, since the
-messages of a stream carry no signature. The caller's number is what the telephone network says, and networks let callers lie:
-so it is an identity that is not verified, and stands at the public door.
+Twilio asks the webhook what to do with a call; its signature is checked, and it is told to open a stream with
+a ticket. The stream carries mu-law at 8 kHz in base64. Only the ticket, which holds for a minute and for that
+call, lets a stream in, since the messages of a stream carry no signature. The caller's number is what the
+telephone network says, and networks let callers lie: so it is an identity that is not verified, and stands at
+the public door.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ class Telephones:
         )
         stream = self.url().replace("http", "ws", 1) + STREAM
         return web.Response(
-            text=f"<Response><Connect><Stream url={quoteattr(stream)}>{parameters}</Stream></Connect></Response>",
+            text=f"<Response><Connect><Stream url={quoteattr(stream)}>{parameters}</Stream>"
+            "</Connect></Response>",
             content_type="text/xml",
         )
 
@@ -135,7 +137,9 @@ class Telephones:
     def _admitted(self, start: Mapping[str, Any]) -> Caller:
         """Who calls, as the webhook said. Raises Refused without a ticket for this very call."""
         parameters = start.get("customParameters")
-        given = {name: str(value) for name, value in parameters.items()} if isinstance(parameters, dict) else {}
+        given = (
+            {name: str(value) for name, value in parameters.items()} if isinstance(parameters, dict) else {}
+        )
         to, caller, call = given.get("to", ""), given.get("from", ""), str(start.get("callSid", ""))
         ticket = given.get("ticket", "")
         until = int(ticket.split(".")[0]) if re.fullmatch(r"[0-9]{1,12}\.[0-9a-f]{64}", ticket) else 0
@@ -145,7 +149,9 @@ class Telephones:
         number = self.numbers.get(to)
         if number is None:
             raise Refused(Reason.PERMISSION_DENIED, "The number is not ours any more.")
-        identity = pb.Identity(channel="voice", kind="phone", value=caller or f"unknown-{call}", verified=False)
+        identity = pb.Identity(
+            channel="voice", kind="phone", value=caller or f"unknown-{call}", verified=False
+        )
         return Caller(identity, to, number.handle, call, number.language, "Asia/Kolkata")
 
 
