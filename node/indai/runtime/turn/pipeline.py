@@ -1,8 +1,8 @@
 """A turn from the message to the answer, stage by stage, each timed in the trace.
 
-    perceive → recall → classify → plan → (execute → reflect)* → respond → update
+    perceive → classify → recall → plan → (respond → execute → reflect)* → respond → update
 
-What no model needs to be asked is answered without one. Everything is stored by the runner, with the answer,
+The route is known before anything is looked up, so that what needs no memory and no model costs neither. Everything is stored by the runner, with the answer,
 before the end is told.
 """
 
