@@ -2,8 +2,8 @@
 
     perceive → classify → recall → plan → (respond → execute → reflect)* → respond → update
 
-The route is known before anything is looked up, so that what needs no memory and no model costs neither. Everything is stored by the runner, with the answer,
-before the end is told.
+The route is known before anything is looked up, so that what needs no memory and no model costs neither.
+Everything is stored by the runner, with the answer, before the end is told.
 """
 
 from __future__ import annotations
