@@ -33,6 +33,7 @@ from indai.client.addresses import parse_address
 from indai.client.cell import cell_channel, cell_identity, registry_channel
 from indai.client.channels import CheckedChannel
 from indai.client.network import NetworkPolicy
+from indai.desk.auditor import Log
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
@@ -181,6 +182,7 @@ class _Process:
         self._local: dict[str, Sequence[Service]] = {}
         self._network: NetworkPolicy | None = None
         self._routes: list[web.RouteDef] = []
+        self._logs: list[Log] = []
         self._node: NodeRole | None = None
         self.addresses: dict[str, str] = {}
         self.fenced = asyncio.Event()
@@ -205,10 +207,14 @@ class _Process:
         async def newest() -> bytes:
             return (await registry.view()).note
 
-        self._routes += tile_routes(PublicLog(registry.origin, registry.reader, newest))
+        self._publish(PublicLog(registry.origin, registry.reader, newest))
         await self._serve(
             "registry", [Service(registry_pb2_grpc.add_RegistryServiceServicer_to_server, servicer)]
         )
+
+    def _publish(self, log: PublicLog) -> None:
+        self._routes += tile_routes(log)
+        self._logs.append(Log(log.origin, log.checkpoint))
 
     async def start_policy(self) -> None:
         servicer = PolicyService(self._pool, await DatabaseClock.start(self._pool))
@@ -227,7 +233,7 @@ class _Process:
         )
         vault = Vault(self._keystore.derive(CONTENT_KEY))
         servicer = LedgerService(self._pool, signer, identity, vault, clock)
-        self._routes += tile_routes(PublicLog(origin, LogReader(self._pool, origin), signer.publish))
+        self._publish(PublicLog(origin, LogReader(self._pool, origin), signer.publish))
         await self._serve_inside(
             "ledger", [Service(ledger_pb2_grpc.add_LedgerServiceServicer_to_server, servicer)]
         )
@@ -342,6 +348,7 @@ class _Process:
                     await DatabaseClock.start(self._pool),
                     self._place,
                     self._local["owner"],
+                    self._logs,
                 )
             ).routes
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import asyncpg
 from aiohttp import web
 from indai.client.addresses import parse_address
+from indai.desk.auditor import Auditor, Log
 from indai.desk.calls import Calls
 from indai.desk.owner import OwnerDesk
 from indai.node.inprocess import local_channel
@@ -34,6 +35,7 @@ class WebPlan:
     clock: Callable[[], int]
     place: Callable[[], Place]
     services: Sequence[Service]
+    logs: Sequence[Log] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ def web_role(plan: WebPlan) -> WebRole:
     accounts = Accounts(plan.pool, plan.clock)
     passkeys = Passkeys(plan.pool, accounts, plan.secret, plan.clock)
     desk = OwnerDesk(site, calls, Live(site), passkeys)
-    return WebRole(site, (site.static(), *SignIn(site, passkeys).routes(), *desk.routes()))
+    auditor = Auditor(site, plan.logs)
+    rooms = (*SignIn(site, passkeys).routes(), *auditor.routes(), *desk.routes())
+    return WebRole(site, (site.static(), *rooms))
 
 
 def place_at(public_url: str, address: str, *, tls: bool) -> Place:

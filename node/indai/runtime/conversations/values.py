@@ -92,7 +92,7 @@ class Breach:
 @dataclass(frozen=True, slots=True)
 class Thought:
     """What became of a turn. `state` replaces the session's working memory; None leaves it. `ending` is
-    answered, degraded, stopped, handed_off or failed. `hand_over`: to a person; `hand_to`: to a binding."""
+    answered, degraded, stopped, handed_off or failed."""
 
     reply: pb.Reply
     ending: str = "answered"
@@ -104,7 +104,6 @@ class Thought:
     breaches: tuple[Breach, ...] = ()
     cost_micros: int = 0
     hand_over: bool = False
-    hand_to: str = ""
 
 
 def fresh(clock: Clock) -> UUID:

@@ -11,7 +11,6 @@ from indai.runtime.composed import Composed
 from indai.runtime.conversations.values import Turn
 from indai.runtime.prompt import Dynamic, Said
 from indai.runtime.turn.perceive import Perceived
-from indai.runtime.turn.plan import Slots
 from indai.tools.values import Caller, Spec
 
 log = structlog.get_logger(__name__)
@@ -42,7 +41,6 @@ class Context:
     tools: tuple[Spec, ...]
     perceived: Perceived
     working: Mapping[str, Any]
-    slots: Slots = field(default_factory=Slots)
     history: tuple[Said, ...] = ()
     dynamic: Dynamic = field(default_factory=Dynamic)
 

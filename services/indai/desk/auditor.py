@@ -1,0 +1,112 @@
+"""The auditor's page, which checks files in the browser, and the page of this node's public logs.
+
+Both are for anybody. What the auditor's page checks never leaves the browser: the page gives it the code and
+the tables of the contract's fields, by which signed bytes are shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+
+from aiohttp import web
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from indai.protocol.errors import IndaiError
+from indai.protocol.note import MAX_NOTE
+from indai.v1 import negotiation_pb2, registry_pb2
+from indai.web.site import Site
+from indai.web.visit import Visit
+
+_SHOWN: Final = (negotiation_pb2.Commitment, negotiation_pb2.Event, registry_pb2.Operation)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A public log of this node: its origin, and what gives its newest signed head."""
+
+    origin: str
+    checkpoint: Callable[[], Awaitable[bytes]]
+
+
+class Auditor:
+    """The pages, which need no sign-in."""
+
+    def __init__(self, site: Site, logs: Sequence[Log]) -> None:
+        self._site, self._logs = site, logs
+
+    def routes(self) -> tuple[web.RouteDef, ...]:
+        """What the site serves of it."""
+        return (
+            self._site.get("/audit", self._audit),
+            web.get("/audit/fields.json", _fields),
+            self._site.get("/log", self._log),
+        )
+
+    async def _audit(self, visit: Visit) -> web.Response:
+        return visit.page("desk/audit.html")
+
+    async def _log(self, visit: Visit) -> web.Response:
+        heads = [await _head(log) for log in self._logs]
+        return visit.page("desk/log.html", heads=heads)
+
+
+async def _head(log: Log) -> dict[str, Any]:
+    """The newest head in its parts, for people."""
+    try:
+        note = (await log.checkpoint()).decode("utf-8")
+    except IndaiError as error:
+        return {"origin": log.origin, "problem": error.message}
+    body, _, signatures = note[:MAX_NOTE].partition("\n\n")
+    lines = body.split("\n")
+    signers = [line.split(" ")[1] for line in signatures.split("\n") if line.startswith("\u2014 ")]
+    return {
+        "origin": log.origin,
+        "size": int(lines[1]),
+        "root": lines[2],
+        "signers": signers,
+        "note": note,
+        "read": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
+        "problem": "",
+    }
+
+
+async def _fields(_: web.Request) -> web.Response:
+    """The field tables, the same for everybody until the contract changes."""
+    headers = {"Cache-Control": "public, max-age=3600", "X-Content-Type-Options": "nosniff"}
+    answer = web.Response(text=json.dumps(field_tables()), content_type="application/json", headers=headers)
+    answer.enable_compression()
+    return answer
+
+
+@cache
+def field_tables() -> dict[str, dict[str, Any]]:
+    """By message: field number to (name, type, repeated); by enumeration: `enum`, number to name."""
+    tables: dict[str, dict[str, Any]] = {}
+    for message in _SHOWN:
+        _describe(message.DESCRIPTOR, tables)
+    return tables
+
+
+def _describe(descriptor: Descriptor, tables: dict[str, dict[str, Any]]) -> None:
+    if descriptor.name in tables:
+        return
+    table = tables[descriptor.name] = {}
+    for field in descriptor.fields:
+        table[str(field.number)] = (field.name, _type(field, tables), field.is_repeated)
+
+
+def _type(field: FieldDescriptor, tables: dict[str, dict[str, Any]]) -> str:
+    if field.message_type is not None:
+        _describe(field.message_type, tables)
+        return field.message_type.name
+    if field.enum_type is not None:
+        values = {str(value.number): value.name for value in field.enum_type.values}
+        tables[field.enum_type.name] = {"enum": values}
+        return field.enum_type.name
+    plain = {FieldDescriptor.TYPE_STRING: "string", FieldDescriptor.TYPE_BYTES: "bytes"}
+    plain |= {FieldDescriptor.TYPE_BOOL: "bool", FieldDescriptor.TYPE_INT64: "int64"}
+    return plain.get(field.type, "number")

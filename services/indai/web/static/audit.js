@@ -1,0 +1,228 @@
+// The auditor's page: files that the visitor chooses are read and checked here, and go nowhere.
+const page = document.querySelector("[data-audit]");
+const say = (name) => page.dataset[name] ?? name;
+const text = new TextDecoder();
+const PARTS = ["leaf", "tlog_proof", "cose", "opening", "envelope"];
+const MOST_SHOWN = 200;
+
+async function start() {
+  const v = await import(page.dataset.verify);
+  const tables = await (await fetch(page.dataset.tables)).json();
+  const input = page.querySelector("input[type=file]"), drop = page.querySelector("[data-drop]");
+  const run = async (files) => { page.querySelector("[data-results]").replaceChildren(); await judge(v, tables, [...files]); };
+  // Emptied at once, so that the same file can be chosen again when it has changed.
+  input.addEventListener("change", () => { const files = [...input.files]; input.value = ""; run(files); });
+  for (const name of ["dragover", "drop"]) drop.addEventListener(name, (event) => { event.preventDefault(); if (name === "drop") run(event.dataTransfer.files); });
+  drop.hidden = false;
+  page.dataset.ready = "yes";
+}
+
+async function judge(v, tables, files) {
+  const known = { keys: [], people: new Map(), trust: [], registries: [] }, subjects = [];
+  for (const file of files) {
+    try {
+      const kind = await kindOf(file);
+      if (kind === "policy") known.trust.push(...await vkeysIn(v, await file.text()));
+      else subjects.push([kind, file]);
+    } catch (error) { report(file.name, [failed(error)]); }
+  }
+  // Whom to trust is known by now: the registry is read next, and then what rests on it.
+  for (const [kind, file] of subjects) {
+    try { if (kind === "mirror") await readMirror(v, tables, file, known); } catch (error) { report(file.name, [failed(error)]); }
+  }
+  known.keys.push(...known.trust);
+  for (const [kind, file] of subjects) {
+    try {
+      if (kind === "export") await checkExport(v, tables, file, known);
+      else if (kind === "receipt") report(file.name, await receiptSteps(v, tables, JSON.parse(await file.text()), known));
+      else if (kind !== "mirror") throw new Error(say("unknown"));
+    } catch (error) { report(file.name, [failed(error)]); }
+  }
+  for (const [name, steps, root] of known.registries) report(name, [...steps, ...trusted(known, root)], true);
+  page.dataset.done = String(Number(page.dataset.done ?? 0) + 1);
+}
+
+async function kindOf(file) {
+  const start = await file.slice(0, 4096).text();
+  if (start.startsWith('{"type":"header"')) return start.includes('"of":"registry"') ? "mirror" : "export";
+  if (/^(#|log |witness |quorum )/m.test(start) && !start.startsWith("{")) return "policy";
+  return start.includes('"indai-receipt/v1"') ? "receipt" : "unknown";
+}
+const failed = (error) => ({ ok: false, title: say("unreadable"), detail: error.message, values: {} });
+
+async function vkeysIn(v, policy) {
+  const found = [];
+  for (const token of policy.split(/\s+/)) if (/\+[0-9a-f]{8}\+/.test(token)) found.push(await v.readVkey(token));
+  return found;
+}
+function trusted(known, vkey) {
+  if (!known.trust.length) return [{ ok: null, title: "Whether this is the right registry", detail: `Compare its key with one you trust, or add the file network.policy: ${vkey}`, values: {} }];
+  const ok = known.trust.some((each) => each.vkey === vkey);
+  return [{ ok, title: "It is the registry that network.policy names", detail: ok ? "" : "It is another one.", values: { key: vkey } }];
+}
+
+async function* lines(file) {
+  const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    yield* parts;
+  }
+  if (rest) throw new Error("The file ends inside a line.");
+}
+// The lines of an export; the last one must name the digest of all before it.
+async function* records(v, file) {
+  let before = 0, ended = false;
+  for await (const line of lines(file)) {
+    if (ended) throw new Error("The file goes on after its end.");
+    const record = JSON.parse(line);
+    if (record.type === "end") {
+      ended = true;
+      if (v.hex(await v.sha256(new Uint8Array(await file.slice(0, before).arrayBuffer()))) !== record.sha256) throw new Error("The file is not as it was written: its digest is another one.");
+    }
+    before += line.length + 1;
+    yield record;
+  }
+  if (!ended) throw new Error("The file is cut off: its last line is missing.");
+}
+// A tree rebuilt from an export's leaves, held against its signed heads.
+class Rebuilt {
+  constructor(v, header) { this.v = v; this.header = header; this.heads = []; this.tree = new v.Tree(); this.wrong = []; }
+  head(note) { const read = this.v.readNote(note); this.heads.push(read); }
+  async leaf(raw, index) {
+    if (index !== this.tree.size) this.wrong.push(`leaf ${index} stands in the place of ${this.tree.size}`);
+    await this.tree.add(await this.v.leafHash(raw));
+    for (const head of this.heads) if (head.size === this.tree.size) {
+      head.met = true;
+      if (this.v.hex(await this.tree.root()) !== this.v.hex(head.root)) this.wrong.push(`the head of size ${head.size} has another root`);
+    }
+  }
+  async steps(trust) {
+    const key = await this.v.readVkey(this.header.vkey), steps = [];
+    const newest = this.heads.at(-1);
+    for (const head of this.heads) {
+      const found = await this.v.headSteps(head, [key], head === newest ? trust : []);
+      if (head === newest) steps.push(...found);
+      else if (!found[0].ok) steps.push(found[0]);
+      if (!head.met && head.size) this.wrong.push(`no leaves for the head of size ${head.size}`);
+    }
+    const ok = !this.wrong.length && Boolean(newest) && this.tree.size === newest.size;
+    steps.unshift({ ok, title: `Its leaves (${this.tree.size}) are those that its signed heads (${this.heads.length}) stand for`, detail: this.wrong.slice(0, 3).join("; "), values: {} });
+    return steps;
+  }
+}
+
+async function readMirror(v, tables, file, known) {
+  let header, tree;
+  for await (const record of records(v, file)) {
+    if (record.type === "header") { header = record; tree = new Rebuilt(v, header); }
+    else if (record.type === "checkpoint") tree.head(record.note);
+    else if (record.type === "entry") {
+      const raw = v.base64(record.entry);
+      await tree.leaf(raw, record.index);
+      if (raw[1] === 2) await learn(v, tables, v.envelope(raw.subarray(42)), known);
+    }
+  }
+  known.registries.push([file.name, await tree.steps(known.trust), header.vkey]);
+}
+async function learn(v, tables, operation, known) {
+  const said = v.shown(tables, "Operation", operation.payload), state = said.state;
+  if (!state) return;
+  for (const key of state.agent_keys ?? []) {
+    const raw = Uint8Array.from(key.public_key.match(/../g), (pair) => parseInt(pair, 16)), id = await v.keyId(raw);
+    const old = known.people.get(id) ?? { key: raw, handles: new Set() };
+    old.handles.add(said.handle);
+    const ms = (value) => (value ? Date.parse(value) : 0);
+    known.people.set(id, Object.assign(old, { from: ms(key.valid_from_ms), until: ms(key.valid_until_ms), revoked: ms(key.revoked_at_ms) }));
+  }
+  if (state.node_record?.ledger_vkey) known.keys.push(await v.readVkey(state.node_record.ledger_vkey));
+}
+
+// The steps for one opened leaf: its content, who signed it, what it says.
+async function contentSteps(v, tables, leaf, opening, raw, known) {
+  const read = v.readLeaf(leaf), steps = [];
+  if (!raw.length) return [{ ok: null, title: "What the leaf stands for", detail: "The content is withheld or erased; the proof stands without it.", values: { kind: read.kind, time: read.time } }];
+  const opened = await v.opens(leaf, opening, raw), found = v.envelope(raw);
+  steps.push({ ok: opened, title: "The content is what this leaf stands for", detail: opened ? `A ${read.kind}, recorded ${read.time}.` : "The content shown is another one.", values: { id: v.hex(await v.sha256(found.pae)), bytes: raw.length } });
+  const name = { commitment: "Commitment", event: "Event" }[/^application\/vnd\.ind\.([a-z-]+)\./.exec(found.type)?.[1]];
+  if (!name) return steps;
+  const said = v.shown(tables, name, found.payload);
+  const signers = name === "Commitment" ? (said.parties ?? []).map((party) => party.handle) : [said.header?.sender];
+  steps.push(...await v.signatureSteps(found, known.people, signers, Date.parse(read.time)));
+  steps.push({ ok: true, title: name === "Commitment" ? `What was agreed between ${signers.join(" and ")}` : `What ${signers[0]} said of it later`, detail: "", values: plain(said) });
+  return steps;
+}
+const plain = (value) => JSON.parse(JSON.stringify(value, (_, each) => (typeof each === "bigint" ? String(each) : each)));
+
+async function receiptSteps(v, tables, receipt, known) {
+  const [leaf, proof, cose, opening, raw] = PARTS.map((name) => v.base64(receipt[name]));
+  const steps = await contentSteps(v, tables, leaf, opening, raw, known);
+  if (proof.length) steps.push(...await v.proofSteps(proof, leaf, known.keys, known.trust));
+  if (cose.length) steps.push(...await v.coseSteps(cose, leaf, known.keys));
+  if (!proof.length && !cose.length) throw new Error("The receipt holds no proof.");
+  return steps;
+}
+
+async function checkExport(v, tables, file, known) {
+  let tree, more = 0;
+  const shown = [];
+  for await (const record of records(v, file)) {
+    if (record.type === "header") tree = new Rebuilt(v, record);
+    else if (record.type === "checkpoint") tree.head(record.note);
+    else if (/^(open-|erased-)?leaf$/.test(record.type)) {
+      const leaf = v.base64(record.leaf);
+      await tree.leaf(leaf, record.index);
+      if (record.type !== "open-leaf") continue;
+      const deed = leaf[1] === 1, steps = await contentSteps(v, tables, leaf, v.base64(record.opening), v.base64(record.envelope), known);
+      const wrong = steps.some((step) => step.ok === false);
+      if (!deed && !wrong) continue;
+      if (shown.length < MOST_SHOWN || wrong) shown.push([`${file.name}, leaf ${record.index}`, steps]);
+      else more += 1;
+    }
+  }
+  report(file.name, await tree.steps(known.trust));
+  for (const [name, steps] of shown) report(name, steps, true);
+  if (more) report(file.name, [{ ok: true, title: `${more} more are not shown`, detail: "All of them were checked.", values: {} }]);
+}
+
+function report(name, steps, folded = false) {
+  const verdict = steps.some((step) => step.ok === false) ? "bad" : steps.some((step) => step.ok === null) ? "warn" : "good";
+  const card = document.createElement("article");
+  card.className = "card";
+  card.dataset.verdict = verdict;
+  const title = document.createElement("h2");
+  title.append(name, " ");
+  const tag = element("span", say(verdict), `tag ${verdict}`);
+  title.append(tag);
+  const list = element("ol", "", "steps");
+  for (const step of steps) list.append(item(step));
+  if (folded && verdict === "good") {
+    const fold = document.createElement("details"), summary = element("summary", "");
+    summary.append(title);
+    fold.append(summary, list);
+    card.append(fold);
+  } else card.append(title, list);
+  page.querySelector("[data-results]").append(card);
+}
+function item(step) {
+  const line = document.createElement("li");
+  line.className = step.ok === null ? "warn" : step.ok ? "good" : "bad";
+  line.append(element("span", say(step.ok === null ? "open" : step.ok ? "holds" : "fails"), `tag ${line.className}`), " ", element("strong", step.title));
+  if (step.detail) line.append(element("p", step.detail, "quiet"));
+  if (Object.keys(step.values).length) {
+    const fold = document.createElement("details");
+    fold.append(element("summary", say("values")), element("pre", JSON.stringify(step.values, null, 2)));
+    line.append(fold);
+  }
+  return line;
+}
+function element(name, words, style = "") {
+  const made = document.createElement(name);
+  made.textContent = words;
+  if (style) made.className = style;
+  return made;
+}
+start().catch((error) => report("", [failed(error)]));

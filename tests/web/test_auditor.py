@@ -1,0 +1,175 @@
+"""The auditor's page in a real browser: what our code proves, code that shares nothing with it proves too,
+and what was altered is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from indai.client.receiptfile import ReceiptFile
+from indai.v1 import owner_pb2
+from playwright.async_api import Browser, expect
+
+from tests.service.node.world import now_ms
+from tests.service.web.conftest import HOUR_MS, Desks
+from tests.web.conftest import DESKTOP, PHONE, Screen, screen
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class Files:
+    """What a party takes away from a node."""
+
+    folder: Path
+    receipt: Path
+    export: Path
+    mirror: Path
+    policy: Path
+
+    def altered(self, source: Path, old: str, new: str) -> Path:
+        """A copy with one thing in it changed."""
+        text = source.read_text()
+        assert text.count(old) >= 1
+        path = self.folder / f"altered-{source.name}"
+        path.write_text(text.replace(old, new, 1))
+        return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def files(desks: Desks, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Files]:
+    folder = tmp_path_factory.mktemp("auditor")
+    now = now_ms()
+    thread = await desks.alice.meet(
+        "ind.ai/bob", title="Design review", from_ms=now + HOUR_MS, until_ms=now + 200 * HOUR_MS
+    )
+    assert thread.state == owner_pb2.THREAD_STATE_COMMITTED
+    stub = desks.bob.stub
+    # A later head, so that the receipt's path has hashes in it.
+    mine = (await stub.ListThreads(owner_pb2.ListThreadsRequest())).threads[0]
+    answer = await stub.GetReceipt(owner_pb2.GetReceiptRequest(thread_id=mine.thread_id))
+    made = ReceiptFile(answer.leaf, answer.tlog_proof, answer.cose, answer.opening, answer.envelope)
+    receipt, export = folder / "lunch.receipt.json", folder / "bob.jsonl"
+    receipt.write_bytes(made.encode())
+    with export.open("wb") as file:
+        async for part in stub.ExportOwner(owner_pb2.ExportOwnerRequest()):
+            file.write(part.lines)
+    mirror = await desks.world.mirror(folder / "registry.jsonl")
+    yield Files(folder, receipt, export, mirror, desks.world.network)
+
+
+async def _judged(window: Screen, *paths: Path) -> None:
+    """Choose files, and wait until they are judged."""
+    page = window.page
+    await expect(page.locator("[data-audit][data-ready]")).to_have_count(1)
+    before = int(await page.locator("[data-audit]").get_attribute("data-done") or 0)
+    await page.locator("input[type=file]").set_input_files([str(path) for path in paths])
+    await expect(page.locator(f'[data-audit][data-done="{before + 1}"]')).to_have_count(1)
+
+
+async def _verdicts(window: Screen) -> list[str | None]:
+    cards = window.page.locator("article[data-verdict]")
+    return [await cards.nth(at).get_attribute("data-verdict") for at in range(await cards.count())]
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=("phone", "desktop"))
+async def test_a_receipt_and_an_export_are_proved_step_by_step(
+    chromium: Browser, desks: Desks, files: Files, size: dict[str, int]
+) -> None:
+    async with screen(chromium, desks, size) as window:
+        await window.open("/audit")
+        await window.check()
+        requests: list[str] = []
+        window.page.on("request", lambda request: requests.append(request.method))
+        await _judged(window, files.receipt, files.mirror, files.policy)
+        assert await _verdicts(window) == ["good", "good"]
+        steps = window.page.locator("article:first-of-type .steps > li")
+        for words in (
+            "Signed by ind.ai/alice",
+            "Signed by ind.ai/bob",
+            "The ledger's tree holds this leaf",
+            "The log has signed this head",
+            "The second receipt (COSE, RFC 9942) says the same",
+        ):
+            await expect(steps.filter(has_text=words)).to_have_class("good")
+        await expect(
+            window.page.locator("article:first-of-type pre").filter(has_text="Design review")
+        ).to_have_count(1)
+        assert requests == []  # nothing leaves the browser
+        await window.check()
+        await window.picture("auditor")
+        await _judged(window, files.export, files.mirror, files.policy)
+        found = await _verdicts(window)
+        assert len(found) >= 3
+        assert set(found) == {"good"}
+
+
+async def test_without_the_registry_it_says_what_cannot_be_told(
+    chromium: Browser, desks: Desks, files: Files
+) -> None:
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        await _judged(window, files.receipt)
+        assert await _verdicts(window) == ["warn"]
+        await expect(window.page.get_by_text("add the registry's mirror").first).to_be_visible()
+
+
+async def test_whatever_is_altered_is_named(chromium: Browser, desks: Desks, files: Files) -> None:
+    """The negative control of each step."""
+    receipt = json.loads(files.receipt.read_text())
+
+    def bent(name: str, at: int) -> str:
+        """The same value with one character in it changed."""
+        value: str = receipt[name]
+        return value[:at] + ("A" if value[at] != "A" else "B") + value[at + 1 :]
+
+    lies = {
+        ("envelope", 300): "The content is what this leaf stands for",
+        ("opening", 5): "The content is what this leaf stands for",
+        ("leaf", 20): "The ledger's tree holds this leaf",
+        ("cose", -20): "The second receipt (COSE, RFC 9942) says the same",
+    }
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        for (name, at), step in lies.items():
+            at = at % len(receipt[name])
+            path = files.altered(files.receipt, receipt[name], bent(name, at))
+            await _judged(window, path, files.mirror, files.policy)
+            assert (await _verdicts(window))[0] == "bad", name
+            await expect(window.page.locator(".steps > li.bad").filter(has_text=step)).to_have_count(1)
+        export = files.export.read_text().splitlines()
+        opened = next(json.loads(line) for line in export if line.startswith('{"type":"open-leaf"'))
+        wrong = files.altered(files.export, opened["leaf"], opened["leaf"].replace("A", "B", 1))
+        await _judged(window, wrong, files.mirror)
+        assert "bad" in await _verdicts(window)
+        stranger = files.folder / "stranger.policy"
+        stranger.write_text(
+            "log ind.ai/registry+4abbacda+AVYcdvSyEozeilTfliOiMD8xT2qgiOMc+IbVIkoar+PQ\nquorum none\n"
+        )
+        await _judged(window, files.receipt, files.mirror, stranger)
+        assert (await _verdicts(window))[-1] == "bad"
+        for name, content in (
+            ("x.json", "{"),
+            ("y.jsonl", '{"type":"header"\n'),
+            ("z.bin", "<script>alert(1)</script>"),
+        ):
+            (files.folder / name).write_text(content)
+            await _judged(window, files.folder / name)
+            assert await _verdicts(window) == ["bad"]
+
+
+async def test_the_public_logs_are_shown_with_their_heads(chromium: Browser, desks: Desks) -> None:
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/log")
+        await window.check()
+        await expect(window.page.get_by_role("heading", level=2).first).to_contain_text(
+            "ind.ai/node-b/ledger/"
+        )
+        await window.picture("logs")
+        for link in await window.page.locator("a.button").all():
+            answer = await window.page.request.get(window.base + str(await link.get_attribute("href")))
+            assert answer.ok
