@@ -66,7 +66,6 @@ from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.timers import Timers
-from indai.node.tool_news import pushing
 from indai.node.tools_role import ToolsPlan, open_tools
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
@@ -316,7 +315,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 )
             )
         )
-        tools.start(pushing(talks.outbound))
+        tools.start(talks.outbound)
         stack.push_async_callback(tools.close)
         yield NodeRole(
             peer,

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import asyncpg
 from indai.runtime.conversations.outbound import Notice, Outbound
-from indai.tools.values import Caller, Outcome, Push, Status
+from indai.storage.pool import transaction
+from indai.tools.values import Caller, Outcome, Status
 from indai.v1 import conversation_pb2 as pb
 
 MOST = 6
 
 
-def pushing(outbound: Outbound) -> Push:
-    """A port of the toolbox onto what conversations send of their own accord."""
+_NEWEST = """
+    SELECT id FROM runtime.sessions WHERE owner = $1 AND door = 'private' AND status <> 'closed'
+    ORDER BY last_active_at DESC, id LIMIT 1
+"""
 
-    async def push(caller: Caller, outcome: Outcome) -> None:
+
+class News:
+    """Ports of the toolbox onto what conversations send of their own accord; silent until `outbound` is
+    there."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+        self.outbound: Outbound | None = None
+
+    async def push(self, caller: Caller, outcome: Outcome) -> None:
+        """See `indai.tools.values.Push`. An owner's program has no conversation, and looks for itself."""
         session = _session(caller.session)
-        if session is None:
-            return  # an owner's program called: it looks for itself
+        if session is None or self.outbound is None:
+            return
         notice = Notice(key=_key(outcome), reply=pb.Reply(text=told(outcome), language="en"))
         # At a door of an organisation's own the conversation is the tenant's.
         for owner in dict.fromkeys((caller.owner, caller.tenant)):
-            if owner and await outbound.put(owner, session, notice) is not None:
+            if owner and await self.outbound.put(owner, session, notice) is not None:
                 return
 
-    return push
+    async def tell_owner(self, owner: str, words: str, key: str) -> bool:
+        """See `indai.tools.toolbox.TellOwner`."""
+        if self.outbound is None:
+            return False
+        async with transaction(self._pool, (owner,)) as connection:
+            session = await connection.fetchval(_NEWEST, owner)
+        if session is None:
+            return False
+        await self.outbound.put(owner, session, Notice(key=key, reply=pb.Reply(text=words, language="en")))
+        return True
 
 
 def told(outcome: Outcome) -> str:

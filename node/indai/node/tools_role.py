@@ -7,25 +7,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from indai.mcp.external import load
 from indai.node.auth import Authenticate, Caller
 from indai.node.inprocess import local_channel
 from indai.node.kinds.money import spoken
 from indai.node.service import Service
+from indai.node.tool_news import News
 from indai.node.tool_service import ApprovalServicer, ToolServicer
 from indai.protocol.errors import InvalidInput, Reason
+from indai.runtime.conversations.outbound import Outbound
 from indai.tools.approvals import Approvals
 from indai.tools.desk import Desk, Desks
+from indai.tools.external import ExternalTools
 from indai.tools.intents.table import intents, remembering
 from indai.tools.intents.threads import ThreadsOf
 from indai.tools.jobs import Jobs
 from indai.tools.jobwork import JobWork
+from indai.tools.library import library
+from indai.tools.office import BusinessMembers, Notify, ScheduleJob, stock_tools
 from indai.tools.people import People, Resolve
 from indai.tools.queue import Worker
+from indai.tools.records import RecordStore, record_tools
 from indai.tools.scoping import Lists, Scoping, read_lists
 from indai.tools.store import CallStore
 from indai.tools.toolbox import Connected, NodeToolbox, nothing_connected
-from indai.tools.values import Caller as ToolCaller
-from indai.tools.values import Outcome, Push, Tool
+from indai.tools.values import Tool
 from indai.v1 import tools_pb2_grpc
 from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
@@ -33,6 +39,7 @@ from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.group_pb2_grpc import GroupServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
+from indai.web.accounts import Accounts
 
 if TYPE_CHECKING:
     import asyncpg
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 FILE: Final = "tools.yaml"
+MCP_FILE: Final = "mcp-servers.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,50 +73,69 @@ class Tools:
 
     toolbox: NodeToolbox
     services: tuple[Service, ...]
-    _jobs: Jobs
+    _news: News
     _worker: Worker
+    _external: ExternalTools
 
-    def start(self, push: Push) -> None:
-        """Begin to do what waits."""
-        self._jobs.push = push
+    def start(self, outbound: Outbound) -> None:
+        """Begin to do what waits, and to ask other servers for their tools."""
+        self._news.outbound = outbound
         self._worker.start()
+        self._external.start()
 
     async def close(self) -> None:
         """Stop after what runs."""
+        await self._external.close()
         await self._worker.close()
 
 
 def open_tools(plan: ToolsPlan) -> Tools:
     """Put together, not started. Raises InvalidInput for a file of lists that can't be used."""
-    desks, people = _desks(plan), People(plan.resolve)
-    tools: list[Tool] = [*intents(desks, people, spoken), *plan.more]
-    if plan.memory is not None:
-        tools += remembering(plan.memory)
+    desks, news, lists = _desks(plan), News(plan.pool), _lists(plan.data / FILE)
     calls, approvals = CallStore(plan.pool), Approvals(plan.pool)
-    jobs = Jobs(plan.pool, plan.clock, _nobody)
+    jobs, threads = Jobs(plan.pool, plan.clock, news.push), ThreadsOf(desks)
     toolbox = NodeToolbox(
-        tools,
+        _tools(plan, desks, jobs, news),
         calls,
         approvals,
         plan.clock,
         spoken,
-        Scoping(_lists(plan.data / FILE)),
+        Scoping(lists),
         plan.connected,
         jobs,
-        ThreadsOf(desks).answer,
+        threads.answer,
+        news.tell_owner,
     )
-    jobs.handlers = JobWork(toolbox, approvals, ThreadsOf(desks).look, plan.clock).handlers
+    jobs.handlers = JobWork(toolbox, approvals, threads.look, plan.clock).handlers
     tool_servicer = ToolServicer(toolbox, calls, jobs, plan.zone_of, plan.clock)
     approval_servicer = ApprovalServicer(toolbox, approvals, plan.zone_of, plan.clock)
     services = (
         Service(tools_pb2_grpc.add_ToolServiceServicer_to_server, tool_servicer, plan.admit),
         Service(tools_pb2_grpc.add_ApprovalServiceServicer_to_server, approval_servicer, plan.admit),
     )
-    return Tools(toolbox, services, jobs, Worker(plan.pool, jobs.work))
+    aliases = {name: (place.server, place.tool) for name, place in lists.aliases.items()}
+    external = ExternalTools(load(plan.data / MCP_FILE), aliases, toolbox.add)
+    return Tools(toolbox, services, news, Worker(plan.pool, jobs.work), external)
 
 
-async def _nobody(_: ToolCaller, __: Outcome) -> None:
-    """Before conversations run, nobody can be told."""
+def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:
+    """All that this node has of its own."""
+    people, accounts = People(plan.resolve), Accounts(plan.pool, plan.clock)
+
+    async def members(tenant: str) -> list[tuple[str, str]]:
+        return [(each.name, each.role) for each in await accounts.listed(tenant)]
+
+    found: list[Tool] = [
+        *intents(desks, people, spoken),
+        *record_tools(RecordStore(plan.pool, plan.clock)),
+        *stock_tools(desks),
+        *library(plan.memory),
+        ScheduleJob(jobs),
+        Notify(news.tell_owner),
+        BusinessMembers(members),
+        *plan.more,
+    ]
+    return found + list(remembering(plan.memory)) if plan.memory is not None else found
 
 
 def _lists(path: Path) -> Lists:

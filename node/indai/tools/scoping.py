@@ -40,14 +40,24 @@ class Layer(BaseModel):
         return (at_door is None or name in at_door) and (on_channel is None or name in on_channel)
 
 
+class Place(BaseModel):
+    """A tool of another MCP server."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    server: str
+    tool: str
+
+
 class Lists(BaseModel):
-    """The file: the platform's layer, and one for each organisation by the slug of its tenant."""
+    """The file: the platform's layer, and one for each organisation by the slug of its tenant; tools under
+    repair; names of the agents' own for tools of other MCP servers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     version: Literal[1] = 1
     platform: Layer = Layer()
     organisations: dict[Slug, Layer] = {}
     maintenance: frozenset[Slug] = frozenset()
+    aliases: dict[Slug, Place] = {}
 
 
 @dataclass(frozen=True, slots=True)

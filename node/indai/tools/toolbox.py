@@ -60,6 +60,9 @@ log = structlog.get_logger(__name__)
 ThreadAnswer = Callable[[Caller, str, bool], Awaitable[Mapping[str, Any]]]
 """Answers a negotiation's question by its code, and gives the thread as a result."""
 
+TellOwner = Callable[[str, str, str], Awaitable[bool]]
+"""Tells an owner words in their newest conversation, under a key; False when they have none."""
+
 Connected = Callable[[Caller, str], Awaitable[bool]]
 """Whether an integration (e.g. `digilocker`) is connected for a caller."""
 
@@ -91,6 +94,7 @@ class NodeToolbox:
         connected: Connected = nothing_connected,
         jobs: Jobs | None = None,
         threads: ThreadAnswer | None = None,
+        tell_owner: TellOwner | None = None,
     ) -> None:
         self._tools: dict[str, _Known] = {}
         self._calls = calls
@@ -101,6 +105,7 @@ class NodeToolbox:
         self._connected = connected
         self._jobs = jobs
         self._threads = threads
+        self._tell_owner = tell_owner
         self._cache = ReadCache()
         for tool in tools:
             self.add(tool)
@@ -196,7 +201,12 @@ class NodeToolbox:
             )
             return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
         name, now_ms = known.spec.name, self._clock()
-        asked, _ = await self._approvals.ask(caller, name, act, digest, why, now_ms, self._expiring)
+        asked, new = await self._approvals.ask(caller, name, act, digest, why, now_ms, self._expiring)
+        if new and self._tell_owner is not None and caller.person != caller.owner:
+            words = (
+                f"A visitor's wish waits for your word.\n{act.terms}\n\nThe code is {asked.approval.code}."
+            )
+            await self._tell_owner(caller.owner, words, f"tool-question:{asked.id}")
         outcome = Outcome(Status.NEEDS_APPROVAL, why, code="NEEDS_APPROVAL", approval=asked.approval)
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
 
@@ -381,7 +391,9 @@ def why_ask(spec: Spec, caller: Caller) -> str:
         return "This cannot be taken back."
     if caller.autonomy != "autonomous" and (acts or Touch.OUTSIDE in spec.touches):
         return "This agent acts only with your word."
-    if Touch.OUTSIDE in spec.touches and spec.touches | caller.context >= _THREE:
+    # What its own result will hold is read only after the act.
+    read = caller.context | (spec.touches - {Touch.UNTRUSTED})
+    if Touch.OUTSIDE in spec.touches and read >= _THREE:
         return "Words of outsiders were read before this, beside what is yours alone."
     return ""
 

@@ -16,7 +16,7 @@ from indai.tools.approvals import Approvals
 from indai.tools.scoping import Scoping
 from indai.tools.store import CallStore
 from indai.tools.toolbox import NodeToolbox
-from indai.tools.values import Caller, Effect, Outcome, Progress, Spec, unheard
+from indai.tools.values import Caller, Effect, Outcome, Progress, Spec, Tool, unheard
 
 NOW = 1_795_408_200_000
 OWNER = "ind.ai/alice"
@@ -61,7 +61,7 @@ class Bench:
     def clock(self) -> int:
         return self.now_ms
 
-    def box(self, *tools: Made, scoping: Scoping | None = None, **more: Any) -> NodeToolbox:
+    def box(self, *tools: Tool, scoping: Scoping | None = None, **more: Any) -> NodeToolbox:
         return NodeToolbox(
             tools, CallStore(self.pool), Approvals(self.pool), self.clock, spoken, scoping, **more
         )
@@ -79,7 +79,9 @@ class Bench:
 async def bench(shared_database: tuple[str, str]) -> AsyncIterator[Bench]:
     dsn, admin_dsn = shared_database
     admin = await asyncpg.connect(admin_dsn)
-    await admin.execute("TRUNCATE tools.tool_calls, tools.approvals, tools.jobs, tools.pgqueuer")
+    await admin.execute(
+        "TRUNCATE tools.tool_calls, tools.approvals, tools.jobs, tools.records, tools.pgqueuer"
+    )
     await admin.close()
     pool = await open_pool(dsn, max_size=4)
     yield Bench(pool)

@@ -137,6 +137,8 @@ class Pipeline:
             turn=turn.id.hex,
             autonomy=composed.agent.autonomy,
             approvals=frozenset(composed.agent.approval_tools),
+            team=composed.binding.team,
+            human=composed.binding.human,
             # The owner's own conversation is private from its first word.
             context=frozenset({Touch.PRIVATE}) if place.door == "private" else frozenset({Touch.UNTRUSTED}),
         )
