@@ -11,8 +11,8 @@ import pytest
 from indai.node.inprocess import local_channel
 from indai.node.service import Service
 from indai.protocol.errors import InvalidInput, NotFound
-from indai.runtime.bindings import Bindings
-from indai.runtime.tier_service import TENANTS, TierServicer
+from indai.runtime.bindings import TENANTS, Bindings
+from indai.runtime.tier_service import TierServicer
 from indai.runtime.tiers import catalogue
 from indai.runtime.tierstore import TierStore
 from indai.storage.pool import transaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,17 +14,19 @@ from indai.node.inprocess import local_channel
 from indai.node.owner_conversation_service import OwnerConversations
 from indai.node.service import Service
 from indai.runtime.bindings import Bindings
+from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.outbound import Notice, Outbound
 from indai.runtime.conversations.people import People
 from indai.runtime.conversations.remembering import Remembering
 from indai.runtime.conversations.servicer import ConversationServicer
 from indai.runtime.defaults import settle_defaults
 from indai.runtime.tierstore import TierStore
-from indai.runtime.turn.pipeline import Around, Pipeline
+from indai.runtime.turn.pipeline import Around, Decide, Pipeline
 from indai.runtime.words import say
 from indai.tools.values import Caller, Outcome, Toolbox
 from indai.v1 import conversation_pb2 as pb
-from indai.v1 import conversation_pb2_grpc
+from indai.v1 import conversation_pb2_grpc, owner_pb2
+from indai.v1.owner_pb2_grpc import OwnerServiceStub
 
 if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
@@ -45,6 +47,7 @@ class ConversationPlan:
     zone_of: Callable[[str], str]
     intents: tuple[str, ...]
     toolbox: Toolbox
+    decide: Decide
     llm: LlmServiceAsyncStub | None
     memory: MemoryServiceAsyncStub | None
 
@@ -82,13 +85,17 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
             remembering = Remembering(plan.pool, plan.bindings, plan.memory)
             await remembering.start()
             stack.push_async_callback(remembering.close)
+        outbound = Outbound(plan.pool, plan.clock)
         around = Around(
             plan.pool,
             plan.clock,
             plan.bindings,
             People(plan.pool, plan.clock),
+            plan.tiers,
             plan.toolbox,
             plan.zone_of,
+            plan.decide,
+            Notices(plan.pool, outbound),
             plan.llm,
             plan.memory,
         )
@@ -101,6 +108,7 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
             Pipeline(around).think,
             remembering.poke if remembering is not None else _nobody,
             plan.intents,
+            outbound,
         )
         stack.push_async_callback(servicer.close)
         await servicer.start()
@@ -112,3 +120,18 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
 
 def _nobody(_: str) -> None:
     """Where there is no memory role, nobody is told what was said."""
+
+
+def decider(owners: Service) -> Decide:
+    """An owner's word on what a negotiation asks, through the owner's own service."""
+
+    async def decide(owner: str, code: str, approve: bool) -> str:
+        async def authenticate(_: object) -> auth.Caller:
+            return auth.Caller(owner=owner)
+
+        stub = OwnerServiceStub(local_channel([replace(owners, authenticate=authenticate)]))
+        request = owner_pb2.AnswerApprovalRequest(code=code, approve=approve)
+        thread = (await stub.AnswerApproval(request)).thread
+        return f"{'Approved' if approve else 'Declined'}: {thread.words or thread.peer}."
+
+    return decide

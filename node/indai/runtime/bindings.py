@@ -10,12 +10,14 @@ import asyncpg
 import structlog
 from indai.protocol.errors import NotFound, Reason
 from indai.runtime.composed import MAX_BASES, Composed, compose, extended, version_for
-from indai.runtime.tiers import Agent, Binding, Human, Kind, Team, Tier, parse
+from indai.runtime.tiers import Agent, Binding, Human, Kind, Team, Tenant, Tier, parse
 from indai.runtime.tierstore import CHANNEL, TierStore
 
 log = structlog.get_logger(__name__)
 
 Found = TypeVar("Found", Binding, Human, Team, Agent)
+TENANTS = "tenants"
+"""Where the rows of tenants themselves lie."""
 Pending = Mapping[tuple[Kind, str], Tier]
 """Tiers that are being applied and not stored yet."""
 
@@ -27,6 +29,7 @@ class Bindings:
         self._pool, self._store = pool, store
         self._cached: dict[tuple[str, str, int | None], Composed] | None = None
         self._known: dict[tuple[str, str], Binding] = {}
+        self._paused: dict[str, bool] = {}
         self._heard = 0  # changes so far: what was read across one is not kept
         self._listening: asyncpg.Connection | None = None
 
@@ -63,6 +66,18 @@ class Bindings:
         if self._cached is not None and heard == self._heard:
             self._known[tenant, slug], self._cached[key] = binding, made
         return made
+
+    async def is_paused(self, tenant: str) -> bool:
+        """Whether a tenant is paused or archived: none of its agents answers."""
+        heard = self._heard
+        if tenant not in self._paused:
+            row = (await self._store.newest(TENANTS, [(Kind.TENANT, tenant)])).get((Kind.TENANT, tenant))
+            tier = parse(Kind.TENANT, row.config, tenant) if row else None
+            paused = isinstance(tier, Tenant) and tier.status != "active"
+            if self._cached is None or heard != self._heard:
+                return paused
+            self._paused[tenant] = paused
+        return self._paused[tenant]
 
     async def composed(
         self, tenant: str, binding: Binding, pending: Pending, version: int | None = None
@@ -103,13 +118,14 @@ class Bindings:
     def _changed(self, connection: object, pid: int, channel: str, payload: str) -> None:
         tenant = payload.partition("/")[0]
         self._heard += 1
+        self._paused = {}
         self._known = {key: kept for key, kept in self._known.items() if key[0] != tenant}
         if self._cached is not None:
             self._cached = {key: kept for key, kept in self._cached.items() if key[0] != tenant}
 
     def _deaf(self, connection: object) -> None:
         if self._cached is not None:
-            self._cached = None
+            self._cached, self._paused = None, {}
             log.warning("changes of configurations are not heard any more; nothing is cached from now on")
 
 

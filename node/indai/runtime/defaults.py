@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from indai.runtime.bindings import TENANTS
 from indai.runtime.conversations.doors import PERSONAL, PRIVATE_BINDING, PUBLIC_BINDING
-from indai.runtime.tier_service import TENANTS
 from indai.runtime.tiers import Agent as AgentTier
 from indai.runtime.tiers import Binding, Kind, Tenant, Tier, catalogue, dump, read_files
 from indai.runtime.tierstore import Named, TierStore

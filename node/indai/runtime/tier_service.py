@@ -10,14 +10,12 @@ from typing import Any
 import yaml
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.quoting import quoted
-from indai.runtime.bindings import Bindings
+from indai.runtime.bindings import TENANTS, Bindings
 from indai.runtime.tiers import Agent, Binding, Kind, Tier, parse, read_files
 from indai.runtime.tierstore import Named, Row, TierStore
 from indai.v1 import tiers_pb2 as pb
 from indai.v1 import tiers_pb2_grpc
 
-TENANTS = "tenants"
-"""Where the rows of tenants themselves lie."""
 PAGE, MAX_PAGE = 100, 500
 _NO_VERSION = 2**31 - 1
 

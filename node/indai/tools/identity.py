@@ -51,15 +51,20 @@ def is_aadhaar(text: str) -> bool:
 
 
 def refuse_aadhaar(value: Any, what: str = "This") -> None:
-    """Raises Refused(POLICY_DENIED), which does not repeat the number, for a value (text, or what JSON holds)
-    with an Aadhaar number in it. Names of fields, and what stands beside a number, are its context."""
-    for text in (*_leaves(value, ""), _whole(value)):
-        if next(aadhaar_spans(fold_digits(text)), None) is not None:
-            raise Refused(
-                Reason.POLICY_DENIED,
-                f"{what} has an Aadhaar number in it, which is not taken.",
-                hint="leave it out; a document is named by its DigiLocker reference",
-            )
+    """Raises Refused(POLICY_DENIED), which does not repeat the number, for a value that `holds_aadhaar`."""
+    if holds_aadhaar(value):
+        raise Refused(
+            Reason.POLICY_DENIED,
+            f"{what} has an Aadhaar number in it, which is not taken.",
+            hint="leave it out; a document is named by its DigiLocker reference",
+        )
+
+
+def holds_aadhaar(value: Any) -> bool:
+    """Whether a value (text, or what JSON holds) has an Aadhaar number in it. Names of fields, and what
+    stands beside a number, are its context."""
+    texts = (*_leaves(value, ""), _whole(value))
+    return any(next(aadhaar_spans(fold_digits(text)), None) is not None for text in texts)
 
 
 def _leaves(value: Any, name: str) -> Iterator[str]:

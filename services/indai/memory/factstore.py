@@ -16,6 +16,7 @@ from indai.memory.interfaces import Fact, Triple, Trust
 from indai.memory.times import at, ms, new_uuid
 from indai.protocol.errors import NotFound, Reason
 from indai.protocol.quoting import quoted
+from indai.tools.identity import holds_aadhaar
 
 MAX_OPEN = 5_000  # open facts of one scope that are compared with what was found; the newest count
 
@@ -88,8 +89,10 @@ async def take_in(
 ) -> list[Record]:
     """Take facts in, in the caller's transaction; the facts that are new, confirmed or mentioned again.
 
-    One writer of a scope's facts at a time: what is found twice at the same moment is one fact.
+    One writer of a scope's facts at a time: what is found twice at the same moment is one fact. One with
+    an Aadhaar number in it is none.
     """
+    found = _without_identity_numbers(found)
     if not found:
         return []
     await connection.execute(_LOCK, f"facts {scope.id}")
@@ -107,6 +110,10 @@ async def take_in(
     ]
 
 
+def _without_identity_numbers(rows: Sequence[Record]) -> list[Record]:
+    return [row for row in rows if not holds_aadhaar({row.fact.key: row.fact.value})]
+
+
 _SAME = """
     SELECT t.id FROM unnest($2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::timestamptz[])
         AS t (id, key, person, digest, since)
@@ -122,6 +129,7 @@ async def restore(
     now_ms: int,
 ) -> int:
     """Take in facts of an export: those that held as they were, once; how many are new."""
+    rows = _without_identity_numbers(rows)
     known = await connection.fetch(
         _SAME,
         scope.id,

@@ -315,3 +315,8 @@ async def test_a_commitment_is_one_memory_that_changes_and_goes_when_it_was_eras
     assert (hit.text, hit.kind) == ("lunch with bob (cancelled)", pb.MEMORY_KIND_COMMITMENT)
     assert [await told("", "cancelled") for _ in range(2)] == [1, 0]
     assert not (await room.recall(private(), "lunch")).hits
+
+
+async def test_an_aadhaar_number_is_no_fact(room: Room) -> None:
+    await room.remember(private(), "I love aadhaar 2999 2849 6545", "I love dosa")
+    assert [fact.value_json for fact in await room.facts(private(), all_states=True)] == ['"dosa"']

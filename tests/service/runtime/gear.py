@@ -41,6 +41,7 @@ class Told:
     doors: frozenset[str] = frozenset({"private", "public", "distribution"})
     answer: dict[str, Any] = field(default_factory=lambda: {"summary": "Nothing."})
     fails: int = 0
+    required: tuple[str, ...] = ()
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -52,6 +53,7 @@ class Told:
                 "type": "object",
                 "properties": {"query": {"type": "string"}, "with": {"type": "string"}},
                 "additionalProperties": False,
+                "required": list(self.required),
             },
             {
                 "type": "object",

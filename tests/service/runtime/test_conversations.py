@@ -42,7 +42,7 @@ async def test_the_events_count_without_a_gap_and_end_with_the_stored_answer(dat
     async with cell(database.pool) as here:
         heard = await here.say(owner(ALICE, "what is the capital of France?"))
         assert [each.seq for each in heard.events] == list(range(1, len(heard.events) + 1))
-        assert heard.stages == ["perceive", "classify", "recall", "respond", "update"]
+        assert heard.stages == ["perceive", "classify", "recall", "plan", "respond", "update"]
         assert heard.text == " ".join(heard.sentences) != ""
         request = pb.ListSessionMessagesRequest(session_id=heard.accepted.session_id)
         listed = (await here.stub.ListSessionMessages(request)).messages

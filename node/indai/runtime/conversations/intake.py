@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +27,7 @@ MAX_PROVIDER_ID: Final = 500
 SILENCE_MS: Final = {"voice": 300_000, "web": 1_800_000}
 USUAL_SILENCE_MS: Final = 1_800_000
 SEGMENT_MESSAGES: Final = 200
+MAX_HANDOFFS: Final = 3
 _SHOWN: Final = 200
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -41,8 +42,8 @@ _SESSION = """
 """
 _NEW_SESSION = """
     INSERT INTO runtime.sessions
-        (id, owner, tenant, binding, handle, door, person, scope_person, channel, segment)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING id
+        (id, owner, tenant, binding, handle, door, person, scope_person, channel, segment, state)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10) ON CONFLICT DO NOTHING RETURNING id
 """
 _TOUCH = """
     UPDATE runtime.sessions SET last_active_at = now(), channel = $2, last_text = $3, segment = $4,
@@ -117,7 +118,8 @@ class Intake:
                 return before
             place = choose(person)
             await also_see(connection, owner=place.owner)
-            session, segment = await self._session(connection, place, person, message)
+            place, shared = await self._handed_on(connection, place, person)
+            session, segment = await self._session(connection, place, person, message, shared)
             return await self._store(connection, message, person, place, session, segment, note)
 
     async def _before(
@@ -149,8 +151,32 @@ class Intake:
         event.accepted.repeated = True
         return Taken(row["turn"], turn["session"], row["owner"], True, event)
 
+    async def _handed_on(
+        self, connection: asyncpg.Connection, place: Place, person: Person
+    ) -> tuple[Place, str]:
+        """Where a hand-off leads, with what the session that handed on knew."""
+        shared = "{}"
+        for _ in range(MAX_HANDOFFS):
+            row = await connection.fetchrow(
+                "SELECT handed_to, state FROM runtime.sessions WHERE owner = $1 AND tenant = $2"
+                " AND binding = $3 AND person = $4 AND status <> 'closed' AND handed_to <> ''",
+                place.owner,
+                place.tenant,
+                place.binding,
+                person.id,
+            )
+            if row is None:
+                break
+            place, shared = replace(place, binding=row["handed_to"]), row["state"]
+        return place, shared
+
     async def _session(
-        self, connection: asyncpg.Connection, place: Place, person: Person, message: pb.InboundMessage
+        self,
+        connection: asyncpg.Connection,
+        place: Place,
+        person: Person,
+        message: pb.InboundMessage,
+        shared: str,
     ) -> tuple[UUID, UUID]:
         named = (place.owner, place.tenant, place.binding, person.id)
         row = await connection.fetchrow(_SESSION, *named)
@@ -170,6 +196,7 @@ class Intake:
                 person.id,
                 channel,
                 segment,
+                shared,
             ):
                 raise Raced
             await self._segment(connection, segment, place.owner, made, channel)

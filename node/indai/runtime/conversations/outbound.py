@@ -111,16 +111,18 @@ class Outbound:
 
     async def acknowledge(
         self, request: pb.AcknowledgeOutboundRequest, outbound: UUID, person: UUID | None = None
-    ) -> None:
-        """It was sent, or can't be. Raises NotFound; the same again changes nothing."""
+    ) -> tuple[str, str]:
+        """It was sent, or can't be. Gives whose it is and the session's door. Raises NotFound; the same again
+        changes nothing."""
         async with seeing(self._pool, await every_owner(self._pool)) as connection:
-            found = await connection.fetchval(
+            found = await connection.fetchrow(
                 "UPDATE runtime.outbound SET state = CASE WHEN state <> 'waiting' THEN state"
                 " WHEN $2 = '' THEN 'sent' ELSE 'failed' END,"
                 " provider_message_id = CASE WHEN provider_message_id = '' THEN $3"
                 " ELSE provider_message_id END,"
                 " failure = CASE WHEN state = 'waiting' THEN $2 ELSE failure END"
-                " WHERE id = $1 AND ($4::uuid IS NULL OR person = $4) RETURNING id",
+                " WHERE id = $1 AND ($4::uuid IS NULL OR person = $4) RETURNING owner,"
+                " (SELECT door FROM runtime.sessions WHERE id = outbound.session) AS door",
                 outbound,
                 request.failure[:_SHOWN],
                 request.provider_message_id,
@@ -128,6 +130,7 @@ class Outbound:
             )
         if found is None:
             raise missing("message")
+        return found["owner"], found["door"]
 
 
 def _message(row: asyncpg.Record) -> pb.OutboundMessage:

@@ -18,12 +18,14 @@ from indai.runtime.conversations.doors import PERSONAL, PUBLIC_BINDING, Routed, 
 from indai.runtime.conversations.handover import Handover
 from indai.runtime.conversations.hub import Hub
 from indai.runtime.conversations.intake import Intake, check_message
+from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.outbound import Outbound
 from indai.runtime.conversations.people import ALPHABET, People, written
 from indai.runtime.conversations.reading import Reading, Sight
 from indai.runtime.conversations.runner import Ended, Runner, Think
 from indai.runtime.conversations.turns import TurnStore
 from indai.runtime.conversations.values import CHANNELS, HANDLE, Clock, Place, read_id
+from indai.runtime.words import say
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import conversation_pb2_grpc
 
@@ -46,12 +48,13 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         here: Container[str],
         think: Think,
         ended: Ended,
-        intents: tuple[str, ...] = (),
+        intents: tuple[str, ...],
+        outbound: Outbound,
     ) -> None:
         self._bindings, self._here, self._intents = bindings, here, intents
         self._store, self._hub = TurnStore(pool, clock, epoch), Hub()
         self._intake, self.people = Intake(pool, clock), People(pool, clock)
-        self.outbound = Outbound(pool, clock)
+        self.outbound, self._notices = outbound, Notices(pool, outbound)
         self._runner = Runner(pool, self._store, self._hub, think, ended)
         self.reading = Reading(pool)
         self._handover = Handover(pool, self.outbound, self._runner.stop_session)
@@ -215,7 +218,9 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         self, request: pb.AcknowledgeOutboundRequest, context: Any
     ) -> pb.AcknowledgeOutboundResponse:
         """See the contract."""
-        await self.outbound.acknowledge(request, read_id(request.outbound_id, "message"))
+        owner, door = await self.outbound.acknowledge(request, read_id(request.outbound_id, "message"))
+        if request.failure and door == "public":
+            await self._notices.tell(owner, f"dead {request.outbound_id}", say("notice_dead"))
         return pb.AcknowledgeOutboundResponse()
 
     async def _routed(self, message: pb.InboundMessage) -> Routed | None:

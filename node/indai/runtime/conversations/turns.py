@@ -60,6 +60,11 @@ _SETTLE = """
         status = CASE WHEN $5 AND status = 'active' THEN 'handed_off' ELSE status END
     WHERE id = $1
 """
+# Whoever is handed to answers now, also if they had handed on before.
+_HAND_ON = """
+    UPDATE runtime.sessions SET handed_to = CASE WHEN id = $1 THEN $5 ELSE '' END
+    WHERE id = $1 OR (owner = $2 AND tenant = $3 AND person = $4 AND binding = $5)
+"""
 _BREACH = """
     INSERT INTO runtime.guardrail_violations
         (id, owner, session, turn, tenant, binding, tier, rule_id, severity, blocked, sentence)
@@ -161,6 +166,11 @@ class TurnStore:
             await connection.execute(
                 _SETTLE, session.id, thought.language, reply.text[:_SHOWN], state, thought.hand_over
             )
+            if thought.hand_to:
+                place = session.place
+                await connection.execute(
+                    _HAND_ON, session.id, owner, place.tenant, session.person, thought.hand_to
+                )
             for breach in thought.breaches:
                 await self._keep_breach(connection, turn, breach)
             await connection.execute(_LAST_EVENTS, turn.id, owner, seqs, raw)

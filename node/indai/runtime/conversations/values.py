@@ -92,7 +92,7 @@ class Breach:
 @dataclass(frozen=True, slots=True)
 class Thought:
     """What became of a turn. `state` replaces the session's working memory; None leaves it. `ending` is
-    answered, degraded, stopped, handed_off or failed."""
+    answered, degraded, stopped, handed_off or failed. `hand_over`: to a person; `hand_to`: to a binding."""
 
     reply: pb.Reply
     ending: str = "answered"
@@ -104,6 +104,7 @@ class Thought:
     breaches: tuple[Breach, ...] = ()
     cost_micros: int = 0
     hand_over: bool = False
+    hand_to: str = ""
 
 
 def fresh(clock: Clock) -> UUID:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from indai.runtime.conversations.talk import Talk
+from indai.runtime.turn import handing
 from indai.runtime.turn.reflect import completeness, is_untrusted, names_of, reflected
 from indai.runtime.turn.trace import Trace
 from indai.tools.values import Caller, Outcome, Status, Toolbox, Touch
@@ -22,6 +23,7 @@ class Done:
     outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
     untrusted: bool = False
     names: frozenset[str] = frozenset()
+    hand_to: str = ""
 
     @property
     def summary(self) -> str:
@@ -46,6 +48,11 @@ class Executor:
     async def run(self, call: llm_pb2.ToolCall) -> tuple[Outcome, str]:
         """One call that has been checked; its outcome, and what the model reads of it."""
         arguments: Mapping[str, Any] = json.loads(call.arguments_json or "{}")
+        if call.name == handing.NAME:
+            self.done.hand_to = str(arguments["to"])
+            return Outcome(
+                Status.DONE, "The conversation is handed over."
+            ), "The conversation is handed over."
         caller = self._caller
         if self.done.untrusted:
             # What an outsider wrote may have wished this call: the toolbox weighs that.

@@ -1,31 +1,37 @@
 """A turn from the message to the answer, stage by stage, each timed in the trace.
 
-    perceive → recall → classify → plan → (execute → reflect)* → respond → update
+    perceive → classify → recall → plan → (respond → execute → reflect)* → respond → update
 
-What no model needs to be asked is answered without one. Everything is stored by the runner, with the answer,
-before the end is told.
+The route is known before anything is looked up, so that what needs no memory and no model costs neither.
+Everything is stored by the runner, with the answer, before the end is told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import asyncpg
+from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.bindings import Bindings
 from indai.runtime.composed import Composed
+from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.people import People
 from indai.runtime.conversations.talk import Talk
 from indai.runtime.conversations.values import Clock, Session, Thought, Turn
 from indai.runtime.guardrails import Facts
 from indai.runtime.prompt import Dynamic
-from indai.runtime.turn import supervisor, working
+from indai.runtime.tierstore import TierStore
+from indai.runtime.turn import banking, handing, supervisor, working
 from indai.runtime.turn.execute import Executor
+from indai.runtime.turn.gates import shut
 from indai.runtime.turn.history import history
 from indai.runtime.turn.perceive import MAX_READ, Perceived, perceive
+from indai.runtime.turn.plan import slots_of
 from indai.runtime.turn.recall import Recalled, recall
 from indai.runtime.turn.release import Release
 from indai.runtime.turn.respond import Responder, Spoken
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
 USUAL_ZONE: Final = "Asia/Kolkata"
 DAY_MS: Final = 86_400_000
 
+Decide = Callable[[str, str, bool], Awaitable[str]]
+"""An owner's word (handle, code, yes) on what a negotiation asks; gives words. Raises IndaiError."""
 ZoneOf = Callable[[str], str]
 """The time zone of an owner who lives here; empty for others."""
 
@@ -54,8 +62,11 @@ class Around:
     clock: Clock
     bindings: Bindings
     people: People
+    tiers: TierStore
     toolbox: Toolbox
     zone_of: ZoneOf
+    decide: Decide
+    notices: Notices
     llm: LlmServiceAsyncStub | None = None
     memory: MemoryServiceAsyncStub | None = None
 
@@ -70,6 +81,7 @@ class Pipeline:
             "greet": supervisor.greet,
             "thank": supervisor.thank,
             "feedback": supervisor.feedback,
+            "banking": banking.ask_mode,
         }
 
     async def think(self, turn: Turn, talk: Talk) -> Thought:
@@ -82,10 +94,18 @@ class Pipeline:
             perceived = perceive(turn.request, turn.session.language)
             context = self._context(turn, composed, perceived)
             release = self._release(context, talk)
+        with trace.part("gates"):
+            closed = await shut(self._around.pool, self._around.bindings, turn, composed, perceived.language)
+        if closed is not None:
+            release.say(closed.words)
+            spoken = Spoken(release.end(), ending="failed", reason=closed.reason)
+            return self._ended(context, release, trace, spoken, {})
         if (words := await self._ours(context)) is not None:
             release.say(words)
             return self._ended(context, release, trace, Spoken(release.end()), {})
-        return await self._answered(context, talk, release, trace)
+        thought = await self._answered(context, talk, release, trace)
+        await self._tell_owner(context, thought)
+        return thought
 
     async def _answered(self, context: Context, talk: Talk, release: Release, trace: Trace) -> Thought:
         with trace.stage("classify"):
@@ -103,6 +123,9 @@ class Pipeline:
         with trace.stage("recall"):
             context = await self._recalled(context, trace)
             executor.read(context.caller)
+        with trace.stage("plan"):
+            mode = banking.mode_of(context) if banking.is_payment(context) else ""
+            trace.note(slots=context.slots.tool, mode=mode)
         failures: dict[str, int] = dict(context.working.get("failures", {}))
         spoken = await self._responder.respond(context, executor, release, trace, failures)
         if not release.sentences:
@@ -114,7 +137,14 @@ class Pipeline:
             problems=spoken.problems,
             untrusted=executor.done.untrusted,
         )
-        changes: dict[str, tuple[Any, int]] = {"failures": (failures or None, DAY_MS)}
+        changes: dict[str, tuple[Any, int]] = {
+            "failures": (failures or None, DAY_MS),
+            "slots": (spoken.slots.as_plain(), working.SLOTS_MS),
+        }
+        if mode:
+            changes["pay_mode"] = (mode, DAY_MS)
+        if executor.done.hand_to:
+            return await self._handed(context, executor.done.hand_to, release, trace, spoken, changes)
         if executor.done.outcomes:
             changes["result"] = (executor.done.summary[:2_000], working.HOUR_MS)
         return self._ended(context, release, trace, spoken, changes)
@@ -142,13 +172,17 @@ class Pipeline:
             # The owner's own conversation is private from its first word.
             context=frozenset({Touch.PRIVATE}) if place.door == "private" else frozenset({Touch.UNTRUSTED}),
         )
+        known = working.alive(session.state, now_ms)
+        tools = self._around.toolbox.offered(composed.tools, place.door, channel)
+        hand_over = handing.spec(composed) if place.door != "private" else None
         return Context(
             turn,
             composed,
             caller,
-            self._around.toolbox.offered(composed.tools, place.door, channel),
+            (*tools, hand_over) if hand_over is not None else tools,
             perceived,
-            working.alive(session.state, now_ms),
+            known,
+            slots_of(known),
         )
 
     def _zone(self, turn: Turn, session: Session) -> str:
@@ -168,7 +202,8 @@ class Pipeline:
             said=context.perceived.text,
             languages=context.composed.human.languages,
         )
-        return Release(context.composed, facts, context.perceived.language, talk.sentence)
+        tell = _kept_back if drafts_only(context) else talk.sentence
+        return Release(context.composed, facts, context.perceived.language, tell)
 
     async def _ours(self, context: Context) -> str | None:
         """Words for what is no question for an agent; None for everything else."""
@@ -192,6 +227,13 @@ class Pipeline:
         assert decision is not None  # noqa: S101 - the route says so
         if not is_owner(context.turn):
             return say("not_yours", context.perceived.language)
+        if any(char.isdigit() for char in decision.code):
+            try:
+                return await self._around.decide(
+                    context.caller.owner, decision.code.lower(), decision.approve
+                )
+            except IndaiError as error:
+                return error.message
         outcome: Outcome = await self._around.toolbox.answer(
             context.caller, decision.code, approve=decision.approve
         )
@@ -223,6 +265,50 @@ class Pipeline:
             caller = replace(caller, context=caller.context | {Touch.UNTRUSTED})
         return replace(context, history=said, dynamic=dynamic, caller=caller)
 
+    async def _handed(
+        self,
+        context: Context,
+        to: str,
+        release: Release,
+        trace: Trace,
+        spoken: Spoken,
+        changes: Mapping[str, tuple[Any, int]],
+    ) -> Thought:
+        """To a person, or to another team's binding; the person is told, and nobody asks them again."""
+        language, composed = context.perceived.language, context.composed
+        escalation = composed.team.escalation
+        binding = ""
+        if to != handing.PERSON:
+            binding = await handing.binding_of(self._around.tiers, context.turn, composed, to)
+        if binding:
+            release.say(say("handed_on", language))
+        else:  # a team that nobody serves is a matter for a person
+            release.say(say("handed_to_human", language, name=escalation.to if escalation else to))
+        spoken.text = " ".join(release.sentences)
+        shared = f"{composed.team.name}: {context.perceived.text[:300]}"
+        whole = {**changes, "shared": (shared, DAY_MS)}
+        trace.note(handed_to=binding or handing.PERSON)
+        thought = self._ended(context, release, trace, spoken, whole)
+        return replace(thought, hand_over=not binding, hand_to=binding)
+
+    async def _tell_owner(self, context: Context, thought: Thought) -> None:
+        """What the owner should know of what happened to somebody else at their agent."""
+        place, tell = context.turn.session.place, self._around.notices.tell
+        if place.door == "private" or not place.handle:
+            return
+        day = datetime.fromtimestamp(context.caller.now_ms / 1000, UTC).date().isoformat()
+        if thought.ending == "degraded":
+            budget = thought.reason == Reason.OVER_BUDGET.name
+            key = "notice_budget" if budget else "notice_degraded"
+            await tell(place.handle, f"{key} {day}", say(key))
+        if any(each.get("code") == "TOOL_DISABLED" for each in thought.trace.get("tools", ())):
+            await tell(place.handle, f"tool {context.turn.session.id.hex}", say("notice_tool"))
+        if "complaint" in thought.trace.get("tags", ()):
+            await tell(place.handle, f"complaint {context.turn.id.hex}", say("notice_complaint"))
+        if "draft" in thought.trace:
+            words = f"{say('notice_draft')}\n{thought.trace['draft']}"
+            await tell(place.handle, f"draft {context.turn.id.hex}", words)
+
     def _ended(
         self,
         context: Context,
@@ -247,7 +333,11 @@ class Pipeline:
             )
         if answer is not None and answer.tags:
             trace.note(tags=list(answer.tags))
-        reply = pb.Reply(text=spoken.text, language=perceived.language)
+        text = spoken.text
+        if drafts_only(context) and spoken.ending == "answered":
+            trace.note(draft=text)
+            text = say("waiting_for_owner", perceived.language, name=context.composed.human.name)
+        reply = pb.Reply(text=text, language=perceived.language)
         if answer is not None:
             reply.choices.extend(pb.Choice(id=each, title=title) for each, title in answer.choices)
         return Thought(
@@ -261,6 +351,15 @@ class Pipeline:
             breaches=tuple(release.breaches),
             cost_micros=spoken.cost_micros,
         )
+
+
+def drafts_only(context: Context) -> bool:
+    """Whether what the agent would say waits for its owner: it is only drafted."""
+    return context.composed.agent.autonomy == "draft" and not is_owner(context.turn)
+
+
+def _kept_back(_: str) -> None:
+    """A draft goes to nobody sentence by sentence."""
 
 
 def is_owner(turn: Turn) -> bool:

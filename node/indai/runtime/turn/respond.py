@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.prompt import Moment, Prompt, Said, assemble
+from indai.runtime.turn import plan
 from indai.runtime.turn.execute import Executor
 from indai.runtime.turn.release import Release
 from indai.runtime.turn.schemas import wire_tools
@@ -51,6 +52,7 @@ class Spoken:
     ending: str = "answered"
     reason: str = ""
     cost_micros: int = 0
+    slots: plan.Slots = field(default_factory=plan.Slots)
     problems: list[str] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
 
@@ -92,9 +94,14 @@ class Responder:
             if not round_.calls:
                 said.text = release.end()
                 return said
-            step = loop.take(round_.calls, round_.text)
+            calls = [plan.completed(call, context.slots, context.tools) for call in round_.calls]
+            said.slots = plan.lacking(calls[0], context.slots, context.tools)
+            step = loop.take(calls, round_.text)
             waiting = await self._run(step.run, loop, executor)
             release.facts = replace(release.facts, skus=release.facts.skus | executor.done.names)
+            if executor.done.hand_to:
+                said.text = release.end()
+                return said
             if waiting or loop.ending:
                 release.end()
                 release.say(waiting or loop.ending)

@@ -11,6 +11,7 @@ from indai.runtime.composed import Composed
 from indai.runtime.conversations.values import Turn
 from indai.runtime.prompt import Dynamic, Said
 from indai.runtime.turn.perceive import Perceived
+from indai.runtime.turn.plan import Slots
 from indai.tools.values import Caller, Spec
 
 log = structlog.get_logger(__name__)
@@ -41,6 +42,7 @@ class Context:
     tools: tuple[Spec, ...]
     perceived: Perceived
     working: Mapping[str, Any]
+    slots: Slots = field(default_factory=Slots)
     history: tuple[Said, ...] = ()
     dynamic: Dynamic = field(default_factory=Dynamic)
 

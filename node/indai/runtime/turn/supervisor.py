@@ -3,6 +3,7 @@
     greet, thank      the persona's own words
     feedback          thanks; a complaint is tagged for who runs the agent
     decision          the owner's yes or no to what waits for them
+    banking           a payment whose means are not known: UPI, card or net banking
     knowledge         everything else: retrieval and a model, with the binding's tools
 
 A specialist gets the context and gives changes to the answer; what it may not change is left out, and one
@@ -15,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from indai.runtime.turn import banking
 from indai.runtime.turn.state import Answer, Context, merged
 from indai.runtime.words import say
 
@@ -35,6 +37,8 @@ def route(context: Context) -> Route:
     perceived = context.perceived
     if perceived.decision is not None and context.turn.session.place.door == "private":
         return Route("decision", "says yes or no to a code")
+    if banking.needs_mode(context):
+        return Route("banking", "a payment, and nothing says by which means")
     if perceived.talk in ("greet", "thank"):
         return Route(perceived.talk, "nothing else was said")
     if perceived.talk in ("feedback", "complaint"):

@@ -44,9 +44,13 @@ def words(working: Mapping[str, Any]) -> str:
     """What a prompt says of it."""
     lines = []
     if slots := working.get("slots"):
-        given = ", ".join(f"{name} {value}" for name, value in slots.get("given", {}).items())
+        given = ", ".join(
+            f"{name} {' '.join(str(value).split())}" for name, value in slots.get("given", {}).items()
+        )
         lines.append(f"Being arranged: {slots.get('tool', '')} ({given or 'nothing known yet'}).")
         lines.append(f"Still missing: {', '.join(slots.get('missing', ()))}.")
+    if shared := working.get("shared"):
+        lines.append(f"Handed to you by a colleague: {str(shared)[:_MAX_RESULT]}")
     if result := working.get("result"):
         lines.append(f"Last result: {str(result)[:_MAX_RESULT]}")
     return "\n".join(lines)

@@ -62,6 +62,17 @@ def ask_for(missing: Sequence[str], language: str = "en", intent: str = "meet") 
     return phrases.get(f"ask.{slot}") or phrases["ask.other"].format(name=slot.replace("_", " "))
 
 
+def questions() -> dict[str, str]:
+    """Our questions for what is missing, in every language, with the slot that each asks for."""
+    persons = dict.fromkeys(("payee", "peer"), "person")
+    return {
+        phrase: persons.get(slot, slot)
+        for language in ("en", "hi", "hinglish")
+        for key, phrase in _phrases(language).items()
+        if key.startswith("ask.") and (slot := key.removeprefix("ask.")) != "other"
+    }
+
+
 def tell(results: Sequence[ToolResult], language: str = "en") -> str:
     """What the tools answered, in sentences."""
     return " ".join(_tell(each, _phrases(language)) for each in results)

@@ -12,9 +12,11 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from indai.llm.local.phrasing import ask_for, reply, tell
+from indai.llm.local.resuming import resumed
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.local.words import language
 from indai.llm.pricing import estimate_tokens
@@ -112,13 +114,21 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     spoken = language(last_words(request.messages))
     if last.role is Role.TOOL:
         return tell(last.tool_results, spoken), ()
-    understood = understand(last.text)
+    understood = _understood(request.messages)
     if understood is None:
         return reply("", spoken), ()
     tool = _tool(request.tools, understood.intent)
     if tool is None:
         return reply(understood.intent, spoken, understood.slots), ()
     return _call(tool, understood, request.messages, spoken)
+
+
+def _understood(messages: Sequence[Message]) -> Understood | None:
+    """The last message, as the answer to a question of ours if it is no request of another kind."""
+    found, before = understand(messages[-1].text), resumed(messages)
+    if before is None or (found is not None and found.intent in TOOLS and found.intent != before.intent):
+        return found
+    return replace(before, slots={**before.slots, **(found.slots if found else {})})
 
 
 def _call(

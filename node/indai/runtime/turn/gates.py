@@ -1,0 +1,54 @@
+"""Gates before anything is thought: a paused tenant or binding, and the caps of a day.
+
+What is counted is a turn: one message that was answered, whatever its tools and models did for it.
+Background work is free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncpg
+from indai.runtime.bindings import Bindings
+from indai.runtime.composed import Composed
+from indai.runtime.conversations.rows import seeing
+from indai.runtime.conversations.values import Place, Turn
+from indai.runtime.words import say
+
+_TODAY = """
+    SELECT count(*) AS messages, coalesce(sum(t.cost_micros), 0)::bigint AS cost
+    FROM runtime.turns t JOIN runtime.sessions s ON s.id = t.session
+    WHERE t.owner = $1 AND s.tenant = $2 AND s.binding = $3 AND t.id <> $4
+      AND t.accepted_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+      AND t.ending IN ('answered', 'degraded')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """Why there is no answer, in words and for machines."""
+
+    words: str
+    reason: str
+
+
+async def shut(
+    pool: asyncpg.Pool, bindings: Bindings, turn: Turn, composed: Composed, language: str
+) -> Shut | None:
+    """None where the way is open."""
+    place = turn.session.place
+    if not composed.binding.active or await bindings.is_paused(place.tenant):
+        return Shut(say("paused", language, name=composed.human.name), "PAUSED")
+    caps = composed.agent.caps
+    if caps.messages_per_day is None and caps.cost_micros_per_day is None:
+        return None
+    messages, cost = await _today(pool, place, turn)
+    full = caps.messages_per_day is not None and messages >= caps.messages_per_day
+    spent = caps.cost_micros_per_day is not None and cost >= caps.cost_micros_per_day
+    return Shut(say("quota", language), "QUOTA_EXCEEDED") if full or spent else None
+
+
+async def _today(pool: asyncpg.Pool, place: Place, turn: Turn) -> tuple[int, int]:
+    async with seeing(pool, [place.owner]) as connection:
+        row = await connection.fetchrow(_TODAY, place.owner, place.tenant, place.binding, turn.id)
+    return row["messages"], row["cost"]
