@@ -16,7 +16,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-a2a proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-a2a bench-channels proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -84,6 +84,9 @@ bench-memory: $(READY)  ## the memory service: writing and recall at 100,000 chu
 
 bench-a2a: $(READY)  ## SendMessage on A2A's three bindings beside the published SDK's own server
 	@$(BIN)/python -m bench.a2a
+
+bench-channels: $(READY)  ## webhooks accepted durably, beside a bare handler that only stores
+	@$(BIN)/python -m bench.channels
 
 bench-llm: $(READY)  ## what the gateway to language models adds to a call
 	@$(BIN)/python -m bench.llm

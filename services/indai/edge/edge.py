@@ -23,6 +23,7 @@ from indai.edge.life import AFTER_S, Life
 from indai.edge.media import Fetcher, MediaStore, Transcribe
 from indai.edge.outbox import Outbox
 from indai.edge.receiving import Webhooks, Writer
+from indai.edge.reserved import Reserved
 from indai.edge.sending import Sender
 from indai.edge.servicer import ChannelServicer
 from indai.protocol.errors import IndaiError
@@ -66,7 +67,7 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
     """Start the channels; stop them at the end of the block."""
     inbox, outbox, channels, keys = Inbox(plan.pool), Outbox(plan.pool), Channels(plan.pool), Keys(plan.key)
     directory = Directory(channels, plan.secret, time.monotonic)
-    async with Http(plan.timeout_s) as http:
+    async with Http(plan.timeout_s) as http, Reserved(plan.pool) as reserved:
         follower = Follower(outbox, directory, keys, plan.conversation)
         sender = Sender(outbox, channels, directory, http, keys, follower.settled, time.monotonic)
         follower.told = sender.wake
@@ -80,7 +81,9 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
             sender.wake,
             plan.transcribe,
         )
-        webhooks = Webhooks(directory, Writer(inbox, hander.wake), outbox, keys, plan.clock, sender.wake)
+        webhooks = Webhooks(
+            directory, Writer(Inbox(reserved), hander.wake), outbox, keys, plan.clock, sender.wake
+        )
         servicer = ChannelServicer(
             channels, directory, outbox, keys, http, plan.url, sender.wake, sender.resume
         )

@@ -10,7 +10,8 @@ from typing import Final
 
 import asyncpg
 from indai.edge.channels.base import Account, Attachment, Incoming, Receipt, State
-from indai.edge.outbox import Line, write
+from indai.edge.outbox import Line, columns
+from indai.edge.reserved import Reserved
 from indai.storage.pool import transaction
 from indai.v1 import conversation_pb2 as pb
 
@@ -40,18 +41,30 @@ _RECEIPTS: Final = """
            OR told.state = 'delivered' AND sent.state = 'sent'
            OR told.state = 'read' AND sent.state IN ('sent', 'delivered'))
 """
+# The first of each person who isn't being served, found from the oldest on: a long queue costs no more.
 _HEADS: Final = """
     SELECT head.*, peers.handle, peers.handle_at, peers.choices
-    FROM (
-        SELECT DISTINCT ON (channel, peer) * FROM edge.inbox
-        WHERE done_at IS NULL AND NOT EXISTS (
-            SELECT 1 FROM unnest($1::text[], $2::bytea[]) AS busy(channel, peer)
-            WHERE busy.channel = inbox.channel AND busy.peer = inbox.peer
-        )
-        ORDER BY channel, peer, id
-    ) AS head
-    LEFT JOIN edge.peers USING (tenant, channel, peer)
-    WHERE head.next_at <= now() ORDER BY head.id LIMIT $3
+    FROM edge.inbox AS head LEFT JOIN edge.peers USING (tenant, channel, peer)
+    WHERE head.done_at IS NULL AND head.next_at <= now()
+      AND NOT EXISTS (SELECT 1 FROM edge.inbox AS before
+                      WHERE before.channel = head.channel AND before.peer = head.peer
+                        AND before.done_at IS NULL AND before.id < head.id)
+      AND NOT EXISTS (SELECT 1 FROM unnest($1::text[], $2::bytea[]) AS busy(channel, peer)
+                      WHERE busy.channel = head.channel AND busy.peer = head.peer)
+    ORDER BY head.id LIMIT $3
+"""
+_DONE: Final = """
+    WITH said AS (
+        INSERT INTO edge.outbox (tenant, channel, peer, source, part, address, payload, template, expires_at)
+        SELECT * FROM unnest($7::text[], $8::text[], $9::bytea[], $10::text[], $11::int[], $12::text[],
+                             $13::jsonb[], $14::jsonb[], $15::timestamptz[])
+        ON CONFLICT DO NOTHING
+    ), known AS (
+        UPDATE edge.peers SET handle = $5, handle_at = now(), choices = $6
+        WHERE $5::text IS NOT NULL AND tenant = $2 AND channel = $3 AND peer = $4
+    )
+    UPDATE edge.inbox SET done_at = now(), message = NULL, address = NULL, attachments = NULL
+    WHERE id = $1 AND done_at IS NULL
 """
 _STATES: Final = {State.DELIVERED: "delivered", State.READ: "read", State.FAILED: "dead"}
 
@@ -70,6 +83,7 @@ class Arrival:
 class ReceiptOf:
     """The provider's word on a message of a channel, by the hash of its id."""
 
+    tenant: str
     channel: str
     key: bytes
     receipt: Receipt
@@ -105,15 +119,15 @@ class Standing:
 class Inbox:
     """Rows of what came in."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool | Reserved) -> None:
         self._pool = pool
 
     async def store(self, arrivals: Sequence[Arrival], receipts: Sequence[ReceiptOf]) -> None:
         """All or none; what was stored before changes nothing."""
-        tenants = sorted({arrival.account.tenant for arrival in arrivals} | await self._tenants_of(receipts))
+        tenants = sorted({each.account.tenant for each in arrivals} | {each.tenant for each in receipts})
         async with transaction(self._pool, tenants) as connection:
             if arrivals:
-                await connection.execute(_INSERT, *_columns(arrivals))
+                await connection.execute(_INSERT, *_rows(arrivals))
                 await connection.execute(_PEERS, *_peers(arrivals))
             told = [each for each in receipts if each.receipt.state in _STATES]
             if told:
@@ -139,22 +153,16 @@ class Inbox:
     async def done(self, waiting: Waiting, lines: Sequence[Line], standing: Standing | None) -> None:
         """Its answer is stored, and it is done: in one transaction, so that neither is without the other."""
         async with transaction(self._pool, (waiting.tenant,)) as connection:
-            await write(connection, lines)
             await connection.execute(
-                "UPDATE edge.inbox SET done_at = now(), message = NULL, address = NULL, attachments = NULL"
-                " WHERE id = $1 AND done_at IS NULL",
+                _DONE,
                 waiting.id,
+                waiting.tenant,
+                waiting.channel,
+                waiting.peer,
+                None if standing is None else standing.handle,
+                [] if standing is None else list(standing.choices),
+                *columns(lines),
             )
-            if standing is not None:
-                await connection.execute(
-                    "UPDATE edge.peers SET handle = $4, handle_at = now(), choices = $5"
-                    " WHERE tenant = $1 AND channel = $2 AND peer = $3",
-                    waiting.tenant,
-                    waiting.channel,
-                    waiting.peer,
-                    standing.handle,
-                    list(standing.choices),
-                )
 
     async def again(self, waiting: Waiting, after: timedelta) -> None:
         """It could not be handed on: not before `after`, and nothing of the same person before it."""
@@ -165,18 +173,8 @@ class Inbox:
                 after,
             )
 
-    async def _tenants_of(self, receipts: Sequence[ReceiptOf]) -> set[str]:
-        if not receipts:
-            return set()
-        async with transaction(self._pool) as connection:
-            rows = await connection.fetch(
-                "SELECT DISTINCT tenant FROM edge.names WHERE name = ANY ($1)",
-                [each.channel for each in receipts],
-            )
-        return {row["tenant"] for row in rows}
 
-
-def _columns(arrivals: Sequence[Arrival]) -> tuple[list[object], ...]:
+def _rows(arrivals: Sequence[Arrival]) -> tuple[list[object], ...]:
     return (
         [each.account.tenant for each in arrivals],
         [each.account.name for each in arrivals],

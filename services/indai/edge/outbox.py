@@ -23,13 +23,14 @@ _WRITE: Final = """
     ON CONFLICT DO NOTHING
 """
 _HEADS: Final = """
-    SELECT head.*, peers.wrote_at FROM (
-        SELECT DISTINCT ON (peer) * FROM edge.outbox
-        WHERE channel = $1 AND state = 'waiting' AND NOT (peer = ANY ($2))
-        ORDER BY peer, id
-    ) AS head
-    LEFT JOIN edge.peers USING (tenant, channel, peer)
-    WHERE head.next_at <= now() ORDER BY head.id LIMIT $3
+    SELECT head.*, peers.wrote_at
+    FROM edge.outbox AS head LEFT JOIN edge.peers USING (tenant, channel, peer)
+    WHERE head.channel = $1 AND head.state = 'waiting' AND head.next_at <= now()
+      AND NOT (head.peer = ANY ($2))
+      AND NOT EXISTS (SELECT 1 FROM edge.outbox AS before
+                      WHERE before.channel = head.channel AND before.peer = head.peer
+                        AND before.state = 'waiting' AND before.id < head.id)
+    ORDER BY head.id LIMIT $3
 """
 
 
@@ -128,12 +129,9 @@ def lines(
     ]
 
 
-async def write(connection: asyncpg.Connection, new: Sequence[Line]) -> None:
-    """Store lines, within the caller's transaction."""
-    if not new:
-        return
-    await connection.execute(
-        _WRITE,
+def columns(new: Sequence[Line]) -> tuple[list[object], ...]:
+    """Lines as the arguments of the statement that stores them."""
+    return (
         [line.tenant for line in new],
         [line.channel for line in new],
         [line.peer for line in new],
@@ -155,7 +153,7 @@ class Outbox:
     async def put(self, tenant: str, new: Sequence[Line]) -> None:
         """Store lines of one tenant."""
         async with transaction(self._pool, (tenant,)) as connection:
-            await write(connection, new)
+            await connection.execute(_WRITE, *columns(new))
 
     async def heads(self, account: Account, busy: Iterable[bytes], limit: int) -> list[Due]:
         """The oldest message to each person, none before its time."""

@@ -22,7 +22,7 @@ from indai.edge.inbox import Arrival, Inbox, ReceiptOf
 from indai.edge.outbox import Outbox, Recipient, lines
 from indai.edge.pace import Pace
 from indai.language import detect, say
-from indai.protocol.errors import IndaiError
+from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import conversation_pb2 as pb
 
 MOST_BODY: Final = 1024 * 1024
@@ -83,6 +83,10 @@ class Writer:
             )
         except IndaiError as error:
             return error
+        except Exception:
+            # Whoever waits must hear of it: the provider repeats what was not taken.
+            log.exception("webhooks could not be stored")
+            return IndaiError(Reason.INTERNAL, "Something went wrong inside the program.")
         return None
 
 
@@ -152,7 +156,10 @@ class Webhooks:
                 await self._warn(served, incoming, peer, now_s)
         receipts = [
             ReceiptOf(
-                served.account.name, self._keys.message(served.account.name, each.provider_message_id), each
+                served.account.tenant,
+                served.account.name,
+                self._keys.message(served.account.name, each.provider_message_id),
+                each,
             )
             for each in received.receipts
         ]
