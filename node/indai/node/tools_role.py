@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from indai.mcp.external import load
+from indai.memory.translit import romanise
 from indai.node.auth import Authenticate, Caller
 from indai.node.inprocess import local_channel
 from indai.node.kinds.money import spoken
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 FILE: Final = "tools.yaml"
+_LONG: Final = re.compile(r"([aeiou])\1")
 MCP_FILE: Final = "mcp-servers.yaml"
 
 
@@ -120,7 +123,7 @@ def open_tools(plan: ToolsPlan) -> Tools:
 
 def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:
     """All that this node has of its own."""
-    people, accounts = People(plan.resolve), Accounts(plan.pool, plan.clock)
+    people, accounts = People(plan.resolve, _latin), Accounts(plan.pool, plan.clock)
 
     async def members(tenant: str) -> list[tuple[str, str]]:
         return [(each.name, each.role) for each in await accounts.listed(tenant)]
@@ -136,6 +139,11 @@ def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:
         *plan.more,
     ]
     return found + list(remembering(plan.memory)) if plan.memory is not None else found
+
+
+def _latin(name: str) -> str:
+    """`राहुल` as people write it: `rahul`, long vowels once."""
+    return " ".join(_LONG.sub(r"\1", romanise(word)) for word in name.split())
 
 
 def _lists(path: Path) -> Lists:

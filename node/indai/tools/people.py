@@ -24,12 +24,16 @@ _BETWEEN: Final = re.compile(r"\s*(?:,|;|&|\band\b|\bor\b|\baur\b|और)\s*")
 Resolve = Callable[[str], Awaitable[object]]
 """Verifies that a handle is there; raises NotFound where it is not."""
 
+Latin = Callable[[str], str]
+"""A name of another script as it is written in Latin letters."""
+
 
 class People:
     """Finds handles for names."""
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, latin: Latin = str) -> None:
         self._resolve = resolve
+        self._latin = latin
 
     async def all(self, caller: Caller, desk: Desk, text: str) -> tuple[str, ...]:
         """Everybody named in "bob, carol and dev", each once."""
@@ -47,7 +51,7 @@ class People:
             handle = str(Handle.parse(said))
             await self._there(handle, said)
             return _not_self(handle, caller)
-        name = _plain(said)
+        name = _plain(said if said.isascii() else self._latin(said))
         known = await self.known(desk)
         fits = {each for each in known if _name_of(each) == name}
         own = f"{caller.owner.partition('/')[0]}/{name}"
