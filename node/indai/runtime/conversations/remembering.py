@@ -120,7 +120,9 @@ class Remembering:
             composed.binding,
             first["binding"],
         )
-        turns = [_turn(row, owner) for row in rows if row["text"] and not row["untrusted"]]
+        turns = [
+            _turn(row, owner) for row in rows if row["text"] and not (row["outgoing"] and row["untrusted"])
+        ]
         if not turns or (first["door"] == "public" and not access.peer):
             return  # an anonymous visitor leaves no memory
         try:
@@ -132,6 +134,10 @@ class Remembering:
         except IndaiError as error:
             # It would be refused again for ever; the messages themselves stay in the session.
             log.error("memory refused what was said", reason=error.reason.name, error=error.message)
+
+
+def _quotes_outsiders(row: asyncpg.Record) -> bool:
+    return bool(row["outgoing"] and row["untrusted"])
 
 
 def _turn(row: asyncpg.Record, owner: str) -> memory_pb2.Turn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,9 @@ from indai.runtime.turn.trace import Trace
 from indai.tools.values import Caller, Outcome, Status, Toolbox, Touch
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import llm_pb2
+
+Extract = Callable[[Outcome], Awaitable[Outcome]]
+"""Facts in the place of what outsiders wrote at length, by a model without tools."""
 
 
 @dataclass(slots=True)
@@ -35,8 +38,15 @@ class Executor:
     """Runs the calls of one turn. `names`: tools that the binding has."""
 
     def __init__(
-        self, toolbox: Toolbox, caller: Caller, names: Sequence[str], talk: Talk, trace: Trace
+        self,
+        toolbox: Toolbox,
+        caller: Caller,
+        names: Sequence[str],
+        talk: Talk,
+        trace: Trace,
+        extract: Extract,
     ) -> None:
+        self._extract = extract
         self._toolbox, self._names, self._talk, self._trace = toolbox, names, talk, trace
         self._caller = caller
         self.done = Done()
@@ -66,6 +76,8 @@ class Executor:
             outcome = await self._toolbox.call(caller, self._names, call.name, arguments, progress)
         self._show(call.name, outcome)
         with self._trace.stage("reflect"):
+            if is_untrusted(outcome):
+                outcome = await self._extract(outcome)
             text = reflected(outcome)
             self.done.outcomes.append((call.name, outcome))
             self.done.untrusted |= is_untrusted(outcome)

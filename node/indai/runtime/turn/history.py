@@ -12,16 +12,23 @@ from indai.runtime.prompt import MAX_HISTORY, Said
 MAX_SHOWN: Final = 4_000
 
 _LAST = """
-    SELECT outgoing, text FROM (
-        SELECT place, outgoing, text FROM runtime.messages
-        WHERE session = $1 AND place < (SELECT place FROM runtime.messages WHERE id = $2) AND text <> ''
-        ORDER BY place DESC LIMIT $3
+    SELECT outgoing, text, untrusted FROM (
+        SELECT m.place, m.outgoing, m.text,
+               coalesce((t.trace->>'untrusted')::boolean, false) AS untrusted
+        FROM runtime.messages m LEFT JOIN runtime.turns t ON t.id = m.turn
+        WHERE m.session = $1 AND m.place < (SELECT place FROM runtime.messages WHERE id = $2)
+          AND m.text <> ''
+          AND (m.segment = $4 OR NOT coalesce((t.trace->>'untrusted')::boolean, false))
+        ORDER BY m.place DESC LIMIT $3
     ) newest ORDER BY place
 """
 
 
-async def history(pool: asyncpg.Pool, turn: Turn) -> tuple[Said, ...]:
-    """Oldest first; those before the message that is answered now."""
+async def history(pool: asyncpg.Pool, turn: Turn) -> tuple[tuple[Said, ...], bool]:
+    """Oldest first, those before the message that is answered now; and whether an answer among them came of
+    reading outsiders: what they wrote may speak through it. After a long silence such answers are left out.
+    """
     async with seeing(pool, [turn.owner]) as connection:
-        rows = await connection.fetch(_LAST, turn.session.id, turn.message, MAX_HISTORY)
-    return tuple(Said("agent" if row["outgoing"] else "user", row["text"][:MAX_SHOWN]) for row in rows)
+        rows = await connection.fetch(_LAST, turn.session.id, turn.message, MAX_HISTORY, turn.session.segment)
+    said = tuple(Said("agent" if row["outgoing"] else "user", row["text"][:MAX_SHOWN]) for row in rows)
+    return said, any(row["untrusted"] for row in rows)

@@ -32,9 +32,10 @@ from indai.runtime.turn.gates import shut
 from indai.runtime.turn.history import history
 from indai.runtime.turn.perceive import MAX_READ, Perceived, perceive
 from indai.runtime.turn.plan import slots_of
+from indai.runtime.turn.quarantine import quarantined
 from indai.runtime.turn.recall import Recalled, recall
 from indai.runtime.turn.release import Release
-from indai.runtime.turn.respond import Responder, Spoken
+from indai.runtime.turn.respond import Responder, Spoken, scope_of
 from indai.runtime.turn.state import Answer, Context
 from indai.runtime.turn.trace import Trace
 from indai.runtime.words import say
@@ -111,7 +112,7 @@ class Pipeline:
         with trace.stage("classify"):
             route = supervisor.route(context)
             trace.note(route=route.name, why=route.why, mood=context.perceived.mood)
-        executor = Executor(self._around.toolbox, context.caller, context.composed.tools, talk, trace)
+        executor = self._executor(context, talk, trace)
         if route.name == "decision":
             words = await self._decided(context, executor)
             release.say(words)
@@ -135,7 +136,7 @@ class Pipeline:
             tools=executor.noted(),
             models=spoken.models,
             problems=spoken.problems,
-            untrusted=executor.done.untrusted,
+            untrusted=executor.done.untrusted or _was_told_by_outsiders(context),
         )
         changes: dict[str, tuple[Any, int]] = {
             "failures": (failures or None, DAY_MS),
@@ -147,7 +148,17 @@ class Pipeline:
             return await self._handed(context, executor.done.hand_to, release, trace, spoken, changes)
         if executor.done.outcomes:
             changes["result"] = (executor.done.summary[:2_000], working.HOUR_MS)
+            changes["tainted"] = (executor.done.untrusted or None, working.HOUR_MS)
         return self._ended(context, release, trace, spoken, changes)
+
+    def _executor(self, context: Context, talk: Talk, trace: Trace) -> Executor:
+        scope, question = scope_of(context.turn), context.perceived.text
+
+        async def extract(outcome: Outcome) -> Outcome:
+            return await quarantined(self._around.llm, scope, question, outcome)
+
+        tools = context.composed.tools
+        return Executor(self._around.toolbox, context.caller, tools, talk, trace, extract)
 
     def _context(self, turn: Turn, composed: Composed, perceived: Perceived) -> Context:
         session, now_ms = turn.session, self._around.clock()
@@ -243,9 +254,9 @@ class Pipeline:
         turn, composed = context.turn, context.composed
         looked_up = Recalled()
         if context.perceived.simple:
-            said = await history(self._around.pool, turn)
+            said, tainted = await history(self._around.pool, turn)
         else:
-            said, looked_up = await asyncio.gather(
+            (said, tainted), looked_up = await asyncio.gather(
                 history(self._around.pool, turn),
                 recall(self._around.memory, turn, composed, context.perceived.text),
             )
@@ -261,7 +272,7 @@ class Pipeline:
             opinions=looked_up.opinions,
         )
         caller = context.caller
-        if looked_up.untrusted:
+        if looked_up.untrusted or tainted or context.working.get("tainted"):
             caller = replace(caller, context=caller.context | {Touch.UNTRUSTED})
         return replace(context, history=said, dynamic=dynamic, caller=caller)
 
@@ -351,6 +362,11 @@ class Pipeline:
             breaches=tuple(release.breaches),
             cost_micros=spoken.cost_micros,
         )
+
+
+def _was_told_by_outsiders(context: Context) -> bool:
+    """Whether the owner's agent has read words of outsiders; at the other doors a visitor's are expected."""
+    return context.caller.door == "private" and Touch.UNTRUSTED in context.caller.context
 
 
 def drafts_only(context: Context) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from indai.protocol.errors import IndaiError, Reason
+from indai.runtime.conversations.values import Turn
 from indai.runtime.prompt import Moment, Prompt, Said, assemble
 from indai.runtime.turn import plan
 from indai.runtime.turn.execute import Executor
@@ -134,15 +135,10 @@ class Responder:
         turn, composed = context.turn, context.composed
         dynamic = replace(context.dynamic, tool_results=executor.done.summary, history=context.history)
         prompt = assemble(composed.static, dynamic, _moment(context), composed.agent)
-        agent, place = composed.agent, turn.session.place
+        agent = composed.agent
         voice = turn.request.sender.channel == "voice"
         return pb.GenerateRequest(
-            scope=pb.LlmScope(
-                tenant=place.tenant,
-                binding=place.binding,
-                owner=place.handle,
-                session=turn.session.id.hex,
-            ),
+            scope=scope_of(turn),
             system=_system(prompt),
             messages=[*_messages(prompt.history, context.perceived.text), *loop.messages],
             tools=wire_tools(context.tools),
@@ -173,6 +169,14 @@ class Responder:
         if round_.done.ttft_ms:
             trace.ms["llm_ttft"] = trace.ms.get("llm_ttft", 0.0) + round_.done.ttft_ms
         return round_
+
+
+def scope_of(turn: Turn) -> pb.LlmScope:
+    """Whose money and rows a call of a model is."""
+    place = turn.session.place
+    return pb.LlmScope(
+        tenant=place.tenant, binding=place.binding, owner=place.handle, session=turn.session.id.hex
+    )
 
 
 def _without_model(said: Spoken, release: Release, context: Context, error: IndaiError) -> Spoken:
