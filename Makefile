@@ -16,7 +16,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-a2a bench-channels proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -90,6 +90,9 @@ bench-channels: $(READY)  ## webhooks accepted durably, beside a bare handler th
 
 bench-llm: $(READY)  ## what the gateway to language models adds to a call
 	@$(BIN)/python -m bench.llm
+
+bench-turn: $(READY)  ## what a turn costs its node, stage by stage
+	@$(BIN)/python -m bench.turn
 
 clean:           ## remove everything the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
