@@ -31,6 +31,7 @@ from pgqueuer.queries import Queries
 
 RESTART_S: Final = 1.0
 AT_ONCE: Final = 8
+AGAIN_S: Final = 10.0  # after the database was away
 _WORK: Final = "tool"
 _SETTINGS: Final = DBSettings(db_schema="tools", channel=Channel("ch_pgqueuer_tools"))
 
@@ -99,6 +100,10 @@ class Worker:
 
     async def _one(self, job: QueuedJob) -> None:
         named = json.loads(job.payload or b"{}")
-        again_s = await self._work(named["holder"], UUID(named["job"]))
+        try:
+            again_s = await self._work(named["holder"], UUID(named["job"]))
+        except Exception as error:  # noqa: BLE001 - the row says what is left to do: it is read again
+            log.warning("job of a tool not done", job=named["job"], error=type(error).__name__)
+            again_s = AGAIN_S
         if again_s is not None:
             raise RetryRequested(timedelta(seconds=again_s), "NOT_YET")

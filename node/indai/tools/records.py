@@ -27,6 +27,8 @@ from indai.tools.when import read_when
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 MAX_LISTED: Final = 500
+DAY_MS: Final = 86_400_000
+MAX_A_DAY: Final = 2_000  # of one holder: visitors make them
 _COUNTED: Final = {
     "type": "object",
     "properties": {
@@ -43,6 +45,7 @@ _SCORED: Final = {
     },
     "required": ["score"],
 }
+_TODAY = "SELECT count(*) FROM tools.records WHERE holder = $1 AND created_ms > $2"
 _INSERT = """
     INSERT INTO tools.records
         (id, holder, tenant, binding, kind, status, person, session, data, at_ms, created_ms, updated_ms)
@@ -144,6 +147,9 @@ class RecordStore:
     ) -> None:
         """One record; the same id again is the same."""
         async with transaction(self._pool, (holder_of(caller),)) as connection:
+            since = self._clock() - DAY_MS
+            if await connection.fetchval(_TODAY, holder_of(caller), since) >= MAX_A_DAY:
+                raise Refused(Reason.RATE_LIMITED, "Too much was taken down today.", hint="try tomorrow")
             await connection.execute(
                 _INSERT,
                 id,

@@ -33,7 +33,7 @@ from indai.tools.schemas import (
     validator,
     without_secrets,
 )
-from indai.tools.scoping import Scoping
+from indai.tools.scoping import Refusal, Scoping
 from indai.tools.store import CallStore, holder_of
 from indai.tools.values import (
     Act,
@@ -158,6 +158,8 @@ class NodeToolbox:
         spec, before = known.spec, await self._calls.before(caller, known.spec.name)
         connected = not spec.needs or await self._connected(caller, spec.needs)
         refusal = self._scoping.refusal(caller, names, spec, connected, before.disabled)
+        if refusal is None and caller.autonomy == "draft" and is_outside_act(spec):
+            refusal = Refusal("DRAFT_ONLY", "This agent only drafts; nothing was sent.")
         digest = action_hash(caller, spec.name, arguments)
         if refusal is not None:
             outcome = failed(refusal.code, refusal.words)
@@ -208,6 +210,8 @@ class NodeToolbox:
             )
             await self._tell_owner(caller.owner, words, f"tool-question:{asked.id}")
         outcome = Outcome(Status.NEEDS_APPROVAL, why, code="NEEDS_APPROVAL", approval=asked.approval)
+        if caller.person != caller.owner:  # what is asked, and the code, are between the owner and this node
+            outcome = replace(outcome, words="The owner is asked first.", approval=None)
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
 
     async def answer(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
@@ -384,18 +388,22 @@ class NodeToolbox:
 
 def why_ask(spec: Spec, caller: Caller) -> str:
     """Why the owner must be asked before a call; empty when their rules alone decide."""
-    acts = spec.effect is not Effect.READ
     if spec.name in caller.approvals:
         return "You want to be asked before each use of this."
     if spec.effect is Effect.IRREVERSIBLE:
         return "This cannot be taken back."
-    if caller.autonomy != "autonomous" and (acts or Touch.OUTSIDE in spec.touches):
+    if caller.autonomy == "supervised" and is_outside_act(spec):
         return "This agent acts only with your word."
     # What its own result will hold is read only after the act.
     read = caller.context | (spec.touches - {Touch.UNTRUSTED})
     if Touch.OUTSIDE in spec.touches and read >= _THREE:
         return "Words of outsiders were read before this, beside what is yours alone."
     return ""
+
+
+def is_outside_act(spec: Spec) -> bool:
+    """Whether a call does something to somebody else, or tells them something."""
+    return spec.effect is not Effect.READ and Touch.OUTSIDE in spec.touches
 
 
 def _unfit(known: _Known, arguments: Mapping[str, Any]) -> Outcome | None:

@@ -122,16 +122,48 @@ async def test_a_flood_of_questions_is_stopped(bench: Bench, monkeypatch: Any) -
 
 def test_why_the_owner_is_asked() -> None:
     read, act = tool("read").spec, tool("act", effect=ACT).spec
-    outside = replace(read, touches=frozenset({Touch.OUTSIDE}))
+    outside = frozenset({Touch.OUTSIDE})
+    sends, looks = replace(act, touches=outside), replace(read, touches=outside)
     supervised = replace(ALICE, autonomy="supervised")
-    assert not why_ask(act, ALICE)
-    assert why_ask(act, supervised)
-    assert why_ask(outside, supervised)
-    assert not why_ask(read, supervised)
+    assert not why_ask(sends, ALICE)
+    assert why_ask(sends, supervised)
+    assert not why_ask(act, supervised)
+    assert not why_ask(looks, supervised)
     assert why_ask(replace(act, effect=Effect.IRREVERSIBLE), ALICE)
     two = replace(ALICE, context=frozenset({Touch.UNTRUSTED, Touch.PRIVATE}))
     assert not why_ask(read, two)
-    assert why_ask(outside, two)
+    assert why_ask(looks, two)
+    assert not why_ask(looks, replace(two, context=frozenset({Touch.PRIVATE})))
+
+
+async def test_an_agent_that_only_drafts_sends_nothing(bench: Bench) -> None:
+    send = tool("send", effect=ACT, touches=frozenset({Touch.OUTSIDE}))
+    box = bench.box(send, tool("write", effect=ACT))
+    drafts = replace(ALICE, autonomy="draft")
+    assert (await call(box, "send", {}, drafts)).code == "DRAFT_ONLY"
+    assert not send.calls
+    assert (await call(box, "write", {}, drafts)).status is Status.DONE
+
+
+async def test_a_visitors_wish_is_told_to_the_owner_and_the_code_to_nobody_else(bench: Bench) -> None:
+    told: list[tuple[str, str]] = []
+
+    async def tell(owner: str, words: str, key: str) -> bool:
+        told.append((owner, words))
+        return True
+
+    box = bench.box(tool("gift", effect=Effect.IRREVERSIBLE), tell_owner=tell)
+    visitor = replace(ALICE, door="public", person="visitor", verified=False)
+    for _ in range(2):
+        outcome = await call(box, "gift", {"x": 1}, visitor)
+        assert (outcome.status, outcome.approval) == (Status.NEEDS_APPROVAL, None)
+    (asked,) = await Approvals(bench.pool).waiting(OWNER, bench.now_ms)
+    ((owner, words),) = told
+    assert owner == OWNER
+    assert asked.approval.code in words
+    assert asked.approval.code not in str(outcome)
+    assert (await box.answer(visitor, asked.approval.code, approve=True)).code == "NOT_ALLOWED"
+    assert (await box.answer(ALICE, asked.approval.code, approve=True)).status is Status.DONE
 
 
 def test_a_code_is_never_taken_for_a_negotiations() -> None:

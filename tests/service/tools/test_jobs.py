@@ -193,3 +193,23 @@ async def test_jobs_of_one_owner_are_hidden_from_another(shop: Shop) -> None:
     (job,) = await shop.rows()
     assert await shop.jobs.work("ind.ai/bob", job.id) is None
     assert (await shop.rows())[0].attempts == 0
+
+
+async def test_a_database_that_is_away_loses_no_job(
+    shop: Shop, worker: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indai.tools.queue.AGAIN_S", 0.05)
+    box = shop.open(slow())
+    work, failed = shop.jobs.work, list[int]()
+
+    async def shaky(holder: str, id: UUID) -> float | None:
+        if len(failed) < 2:
+            failed.append(1)
+            raise Unavailable(Reason.DATABASE_UNAVAILABLE, "The database cannot be reached.")
+        return await work(holder, id)
+
+    monkeypatch.setattr(shop.jobs, "work", shaky)
+    await call(box, "report")
+    worker()
+    await asyncio.wait_for(shop.heard.wait(), 20)
+    assert len(failed) == 2

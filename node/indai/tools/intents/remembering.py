@@ -82,6 +82,8 @@ class Remember:
             arguments(("text",), text=text),
             done,
             Effect.ACT,
+            # It is kept as the owner's own word: with words of outsiders in view it is not done unasked.
+            frozenset({Touch.PRIVATE, Touch.OUTSIDE}),
         )
 
     async def run(

@@ -220,4 +220,4 @@ async def _availability(caller: Caller, desk: Desk, arguments: Mapping[str, Any]
     free = [
         f"{local_time(each.start_ms, zone)} to {local_time(each.end_ms, zone)}" for each in answer.windows[:8]
     ]
-    return {"state": "agreed", "with": arguments["with"], "about": "availability", "free": free}
+    return {"state": "answered", "with": arguments["with"], "about": "availability", "free": free}
