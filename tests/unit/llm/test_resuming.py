@@ -21,7 +21,11 @@ MEET = Tool(
         "required": ["with"],
     },
 )
-CANCEL = Tool("cancel-meeting", "", {"type": "object", "properties": {"with": {"type": "string"}}})
+CANCEL = Tool(
+    "cancel-meeting",
+    "",
+    {"type": "object", "properties": {"with": {"type": "string"}, "when": {"type": "string"}}},
+)
 
 
 def said(*texts: str) -> tuple[Message, ...]:
@@ -55,6 +59,29 @@ def test_a_short_answer_completes_the_request_and_another_request_replaces_it(
     text, (call,) = answer(ModelRequest("local", said(*conversation), tools=(MEET, CANCEL)))
     assert (text, call.name) == ("", tool)
     assert json.loads(call.arguments_json) == arguments
+
+
+OFFER = "Which meeting: ind.ai/bob, Mon 23 Nov 2026, 09:00; ind.ai/bob, Tue 24 Nov 2026, 17:00?"
+
+
+@pytest.mark.parametrize(
+    "answered", ["the second one", "Tuesday", "tue 24", "the 17:00 one", "last", "दूसरी वाली"]
+)
+def test_one_of_those_offered_is_chosen_by_its_place_or_its_own_words(answered: str) -> None:
+    words = said("cancel the meeting with bob", OFFER, answered.replace("Tuesday", "tue"))
+    _, (call,) = answer(ModelRequest("local", words, tools=(MEET, CANCEL)))
+    assert call.name == "cancel-meeting"
+    arguments = json.loads(call.arguments_json)
+    assert arguments["with"] == "ind.ai/bob"
+    assert arguments.get("when", "24 november 17:00").startswith("24 november")
+
+
+@pytest.mark.parametrize("answered", ["the fifth one", "never mind", "ind.ai/bob"])
+def test_what_fits_none_or_several_of_those_offered_chooses_none(answered: str) -> None:
+    _, calls = answer(
+        ModelRequest("local", said("cancel the meeting with bob", OFFER, answered), tools=(CANCEL,))
+    )
+    assert not calls or "when" not in json.loads(calls[0].arguments_json)
 
 
 def test_an_answer_to_nothing_that_was_asked_is_no_request() -> None:

@@ -82,7 +82,9 @@ def _tell(result: ToolResult, phrases: Mapping[str, str]) -> str:
     value = _read(result.content)
     failed = result.failed or (isinstance(value, Mapping) and value.get("ok") is False)
     if failed:
-        return phrases["failed"].format(why=_why(value, phrases))
+        why = _why(value, phrases)
+        # What a tool asks is a question to the person, no failure.
+        return why if why.endswith("?") else phrases["failed"].format(why=why)
     if isinstance(value, Mapping):
         return _fields(value, phrases)
     if isinstance(value, list):

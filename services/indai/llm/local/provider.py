@@ -15,8 +15,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from indai.llm.local.own import about_oneself
 from indai.llm.local.phrasing import ask_for, reply, tell
-from indai.llm.local.resuming import resumed
+from indai.llm.local.resuming import choice, resumed
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.local.words import language
 from indai.llm.pricing import estimate_tokens
@@ -49,6 +50,12 @@ TOOLS: Final = {
     "share": ("share",),
     "pay": ("pay", "payment", "transfer"),
     "book": ("book", "booking", "reserve"),
+    "agenda": ("agenda",),
+    "free": ("free_time",),
+    "waiting": ("threads",),
+    "remember": ("remember",),
+    "recall": ("recall",),
+    "forget": ("forget",),
 }
 PROPERTIES: Final = {
     "person": ("with", "person", "peer", "handle", "who", "attendee", "attendees", "to", "payee", "provider"),
@@ -61,6 +68,8 @@ PROPERTIES: Final = {
     "quantity": ("quantity", "count", "party_size", "units"),
     "item": ("item", "resource", "what"),
     "field": ("field", "fields", "label", "what"),
+    "text": ("text",),
+    "query": ("query", "about"),
 }
 MakeEmbedder = Callable[[], Embedder]
 _DEFAULTS: Final[dict[str, dict[str, Slot]]] = {"meet": {"minutes": 30, "when": "this week"}}
@@ -125,7 +134,10 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
 
 def _understood(messages: Sequence[Message]) -> Understood | None:
     """The last message, as the answer to a question of ours if it is no request of another kind."""
-    found, before = understand(messages[-1].text), resumed(messages)
+    said = messages[-1].text
+    if chosen := choice(messages):
+        return chosen
+    found, before = about_oneself(said) or understand(said), resumed(messages)
     if before is None or (found is not None and found.intent in TOOLS and found.intent != before.intent):
         return found
     return replace(before, slots={**before.slots, **(found.slots if found else {})})

@@ -5,6 +5,7 @@ The questions are our own phrases, so the conversation itself says which slot wa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -25,6 +26,21 @@ _PROBES: Final = {
     "amount": "pay bob {answer}",
     "quantity": "book a table for {answer}",
 }
+_OFFERED: Final = re.compile(r"Which meeting: (?P<options>[^?]+)\?")
+_MOMENT: Final = re.compile(r"\w{3} (?P<day>\d{1,2}) (?P<month>\w{3}) \d{4}, (?P<time>\d{2}:\d{2})")
+_MONTHS: Final = {
+    month[:3]: month
+    for month in (
+        *("january", "february", "march", "april", "may", "june"),
+        *("july", "august", "september", "october", "november", "december"),
+    )
+}
+_PLACES: Final = (
+    frozenset({"first", "1", "1st", "pehla", "pehli", "pahla", "पहला", "पहली"}),
+    frozenset({"second", "2", "2nd", "doosra", "doosri", "dusra", "dusri", "दूसरा", "दूसरी"}),
+    frozenset({"third", "3", "3rd", "teesra", "teesri", "तीसरा", "तीसरी"}),
+)
+_LAST: Final = frozenset({"last", "later", "aakhri", "akhri", "आख़िरी", "आखिरी"})
 _PLAIN: Final = frozenset({"person", "item", "field"})
 
 
@@ -45,6 +61,42 @@ def resumed(messages: Sequence[Message]) -> Understood | None:
     for slot, answer in reversed(answers):
         slots |= _slot(slot, answer)
     return replace(request, slots=slots)
+
+
+def choice(messages: Sequence[Message]) -> Understood | None:
+    """The request that the last message completes by choosing among what a tool has offered, as in "Which
+    meeting: ind.ai/bob, Mon 23 Nov 2026, 09:00; …?": by its place, or by a word that only one of them has."""
+    said = [each for each in messages if each.text and each.role in (Role.USER, Role.ASSISTANT)]
+    if len(said) < 3 or said[-2].role is not Role.ASSISTANT:
+        return None
+    offered = _OFFERED.search(" ".join(said[-2].text.split()))
+    request = understand(said[-3].text) if offered else None
+    if offered is None or request is None:
+        return None
+    options = [option.strip() for option in offered["options"].split(";")]
+    chosen = _chosen(said[-1].text, options)
+    parts = [part.strip() for part in chosen.split(",")] if chosen else []
+    moment = _MOMENT.fullmatch(", ".join(parts[1:]))
+    if moment is None:
+        return None
+    when = f"{int(moment['day'])} {_MONTHS[moment['month'].lower()]}"
+    place = {"person": parts[0], "from" if request.intent == "move" else "when": when, "time": moment["time"]}
+    if request.intent == "move":  # what was said of the new time stays
+        return replace(request, slots={**request.slots, "person": parts[0], "from": when})
+    return replace(request, slots={**request.slots, **place})
+
+
+def _chosen(answer: str, options: Sequence[str]) -> str:
+    words = set(re.findall(r"[^\s,;.!?]+", answer.casefold()))
+    for place, names in enumerate(_PLACES):
+        if words & names and place < len(options) and len(words) <= _MOST_WORDS:
+            return options[place]
+    if words & _LAST:
+        return options[-1]
+    own = [set(re.findall(r"[^\s,;.!?]+", option.casefold())) for option in options]
+    near = [len(words & (mine - set.intersection(*own))) for mine in own]
+    best = max(near)
+    return options[near.index(best)] if best and near.count(best) == 1 else ""
 
 
 def _slot(slot: str, answer: str) -> dict[str, Slot]:
