@@ -9,6 +9,7 @@ stand in quotation marks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from itertools import islice
 from typing import Any, Final
@@ -94,9 +95,33 @@ class _Writer:
     ) -> Iterator[Field]:
         items = about.get("items", {})
         for number, each in enumerate(value[:MAX_ITEMS], 1):
-            yield from self._value(f"{label} {number}", items, each, weight, depth + 1, beside)
+            name = f"{label} {number}"
+            if isinstance(each, Mapping):
+                yield from self._row(name, label, items, each, weight, depth + 1)
+            else:
+                for one in self._value(name, items, each, weight, depth + 1, beside):
+                    yield replace(one, row_of=label)
         if len(value) > MAX_ITEMS:
             yield Field(f"more {label}", str(len(value) - MAX_ITEMS), 1)
+
+    def _row(
+        self,
+        name: str,
+        label: str,
+        schema: Mapping[str, Any],
+        value: Mapping[str, Any],
+        weight: int,
+        depth: int,
+    ) -> Iterator[Field]:
+        """A thing of a list on one line: what must be said of it, in the schema's order."""
+        if depth >= MAX_DEPTH:
+            return
+        parts = list(self.object("", schema, value, weight, depth))
+        shown = [each.text if each.importance >= 2 else "" for each in parts]
+        text = ", ".join(each for each in shown if each)[:MAX_TEXT]
+        if text:
+            importance = max(each.importance for each in parts)
+            yield Field(name, text, importance, any(each.untrusted for each in parts), label)
 
     def _text(self, about: Mapping[str, Any], value: Any, untrusted: bool, beside: Mapping[str, Any]) -> str:
         if untrusted:

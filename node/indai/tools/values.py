@@ -100,12 +100,14 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value of a result, as a person reads it. `untrusted`: an outsider's words, to be quoted as data."""
+    """One value of a result, as a person reads it; of a list, one for each thing, and `row_of` names the
+    list. `untrusted`: an outsider's words, to be quoted as data."""
 
     label: str
     text: str
     importance: int = 2
     untrusted: bool = False
+    row_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ KNOWN = {
     "mera shoe size 9 hai yaad rakhna": ("remember", {"text": "mera shoe size 9 hai"}),
     "याद रखना कि मुझे चाय पसंद है": ("remember", {"text": "मुझे चाय पसंद है"}),
     "what do I like?": ("recall", {"query": "what do I like?"}),
+    "which seats do I like?": ("recall", {"query": "which seats do I like?"}),
     "where did I park the car": ("recall", {"query": "where did I park the car"}),
     "What's my daughter's birthday?": ("recall", {"query": "What's my daughter's birthday?"}),
     "mujhe kya pasand hai": ("recall", {"query": "mujhe kya pasand hai"}),

@@ -53,7 +53,7 @@ def test_what_outsiders_wrote_stands_quoted_on_one_line() -> None:
 def test_lists_are_counted_and_cut() -> None:
     result = {"people": [{"name": f"p{n}"} for n in range(15)]}
     shown = fields_of(spec({}), result, "UTC", spoken)
-    assert shown[0].label == "people 1 name"
+    assert (shown[0].label, shown[0].text, shown[0].row_of) == ("people 1", "p0", "people")
     assert shown[-1].label == "more people"
     assert shown[-1].text == "5"
 

@@ -13,6 +13,7 @@ from typing import Final
 from indai.tools.values import Field, Outcome, Status
 
 KEY_FACTS: Final = 5
+MOST_ROWS: Final = 10
 _MAX_VALUE: Final = 400
 
 USE: Final = "Use only this; say so if it does not answer."
@@ -34,10 +35,23 @@ def reflected(outcome: Outcome) -> str:
 
 
 def key_facts(found: Iterable[Field]) -> list[Field]:
-    """The most important ones, in the order of the result."""
+    """The most important ones, in the order of the result; the rows of a list are one fact together."""
     listed = [each for each in found if each.text]
-    chosen = sorted(range(len(listed)), key=lambda at: (-listed[at].importance, at))[:KEY_FACTS]
-    return [listed[at] for at in sorted(chosen)]
+    chosen: set[str] = set()
+    for at in sorted(range(len(listed)), key=lambda at: (-listed[at].importance, at)):
+        if len(chosen) < KEY_FACTS:
+            chosen.add(_fact(listed[at]))
+    rows: dict[str, int] = {}
+    kept = []
+    for each in listed:
+        rows[each.row_of] = rows.get(each.row_of, 0) + 1
+        if _fact(each) in chosen and (not each.row_of or rows[each.row_of] <= MOST_ROWS):
+            kept.append(each)
+    return kept
+
+
+def _fact(field: Field) -> str:
+    return field.row_of or field.label
 
 
 def completeness(outcome: Outcome) -> str:

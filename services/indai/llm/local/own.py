@@ -48,7 +48,7 @@ _REMEMBER: Final = (
     re.compile(r"^(?:यह |ये )?याद रख(?:ना|ो|िए|ें|लो)?(?: कि|:|,)? (?P<text>.+)$"),
 )
 _RECALL: Final = re.compile(
-    r"^(?:what|which|where|when|who|how) (?:did|do|have|am|was) i\b(?! have)"
+    r"^(?:what|which|where|when|who|how)(?: \w+){0,3} (?:did|do|have|am|was) i\b(?! have)"
     r"|^(?:what|which|where|when|who)(?:'s|'re| is| are| was)? my\b"
     r"|\bdo you (?:remember|know|recall)\b|^what do you (?:remember|know)\b"
     r"|^(?:mujhe|mera|meri|mere)\b.*\b(?:kya|kab|kahan|kaun)\b|\b(?:tumhe|aapko|kya) yaad hai\b"

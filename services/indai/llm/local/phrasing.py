@@ -7,6 +7,7 @@ which the runtime makes of one. Days are said in the language; what a tool or a 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -32,6 +33,7 @@ _PLACES = ("with", "to", "asked", "from")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NOTHING = "The tool found nothing."
 _QUOTED = "someone outside wrote "
+_ROW = re.compile(r"\D+ \d+")
 
 
 @cache
@@ -87,6 +89,9 @@ def _tell(result: ToolResult, phrases: Mapping[str, str]) -> str:
         return why if why.endswith("?") else phrases["failed"].format(why=why)
     if isinstance(value, Mapping):
         return _fields(value, phrases)
+    for name in ("kept", "removed"):
+        if isinstance(value, str) and value.startswith(f"{name}: ") and "\n" not in value:
+            return phrases[name].format(value=value.removeprefix(f"{name}: ").rstrip(".।"))
     if isinstance(value, list):
         return _found(value, phrases)
     return phrases["found.nothing"] if value == _NOTHING else str(value)
@@ -97,8 +102,20 @@ def _read(content: str) -> Any:
         return json.loads(content)
     except ValueError:
         lines = dict(line.split(": ", 1) for line in content.splitlines() if ": " in line)
+        if rows := [_theirs(text) for name, text in lines.items() if _ROW.fullmatch(name)]:
+            return rows
         facts = {name.lower(): value for name, value in lines.items()}
         return facts if _state(facts) else content
+
+
+def _theirs(text: str) -> str:
+    """An outsider's words without the note for a model: a person reads them in their quotation marks."""
+    if not text.startswith(_QUOTED):
+        return text
+    try:
+        return str(json.loads(text.removeprefix(_QUOTED)))
+    except ValueError:
+        return text
 
 
 def _why(value: Any, phrases: Mapping[str, str]) -> str:
