@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
 
 from tests.service.web.conftest import Desks, desks
 
@@ -32,8 +32,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PHONE = {"width": 360, "height": 740}
-DESKTOP = {"width": 1280, "height": 860}
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DESKTOP: ViewportSize = {"width": 1280, "height": 860}
 SCREENSHOTS = os.environ.get("INDAI_SCREENSHOTS", "")
 """A directory for pictures of every page; the ones in docs/screenshots are made so."""
 
@@ -81,7 +81,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @contextlib.asynccontextmanager
-async def screen(chromium: Browser, desks: Desks, size: dict[str, int], **more: str) -> AsyncIterator[Screen]:
+async def screen(chromium: Browser, desks: Desks, size: ViewportSize, **more: str) -> AsyncIterator[Screen]:
     """A window at bob's node. `more`: settings of the browser, such as `color_scheme` or `locale`."""
     context = await chromium.new_context(viewport=size, reduced_motion="reduce", **more)  # type: ignore[arg-type]
     context.set_default_timeout(20_000)

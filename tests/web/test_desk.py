@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import plain_channel
 from indai.v1 import memory_pb2
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.service.web.conftest import HOUR_MS, Desks
 from tests.web.conftest import DESKTOP, PHONE, Screen, screen
@@ -73,7 +73,7 @@ async def _signed_in(window: Screen, desks: Desks) -> None:
     ids=("phone", "desktop", "dark"),
 )
 async def test_every_room_is_accessible_and_fits_the_screen(
-    chromium: Browser, busy: Desks, size: dict[str, int], scheme: str
+    chromium: Browser, busy: Desks, size: ViewportSize, scheme: str
 ) -> None:
     async with screen(chromium, busy, size, color_scheme=scheme) as window:
         await window.open("/desk/sign-in")

@@ -56,7 +56,7 @@ from indai.node.server import RpcServer, TlsMode, a2a_credentials, owner_credent
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
 from indai.node.voice_role import VoicePlan, VoiceRole, voice_role
-from indai.node.web_role import FORMS, WebPlan, place_at, web_role
+from indai.node.web_role import WebPlan, place_at, web_role
 from indai.policy.servicer import PolicyService
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
@@ -341,16 +341,18 @@ class _Process:
             channels = await self._start_channels(self._node, voice)
             await self._serve("owner", (*self._node.owner_services, *role.owner_services, channels.service))
             self._routes += channels.routes
-            self._routes += web_role(
-                WebPlan(
-                    self._pool,
-                    self._keystore.derive(FORMS),
-                    await DatabaseClock.start(self._pool),
-                    self._place,
-                    self._local["owner"],
-                    self._logs,
-                )
-            ).routes
+            pages = WebPlan(
+                self._pool,
+                self._keystore,
+                self._settings.data,
+                await DatabaseClock.start(self._pool),
+                self._place,
+                self._local["owner"],
+                self._node.conversations.outbound,
+                self._node.desk.handles,
+                self._logs,
+            )
+            self._routes += (await self._stack.enter_async_context(web_role(pages))).routes
 
     async def _start_voice(self, node: NodeRole) -> VoiceRole:
         """Microphones and telephones, likewise."""

@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import aiohttp
 import asyncpg
 from aiohttp import web
 from indai.client.addresses import parse_address
 from indai.desk.auditor import Auditor, Log
 from indai.desk.calls import Calls
 from indai.desk.owner import OwnerDesk
+from indai.node.code_delivery import CodeDelivery
 from indai.node.inprocess import local_channel
+from indai.node.keystore import KeyStore
+from indai.node.secrets import Secrets
 from indai.node.service import Service, method_handlers
+from indai.runtime.conversations.outbound import Outbound
 from indai.v1 import llm_pb2, memory_pb2
 from indai.web.accounts import Accounts
 from indai.web.audit import AuditLog
 from indai.web.live import Live
+from indai.web.oidc import Issuer, Oidc, read_issuer
 from indai.web.passkeys import Passkeys
 from indai.web.sessions import Sessions
-from indai.web.sign_in import SignIn
+from indai.web.sign_in import Deliver, SignIn
 from indai.web.site import Place, Site
 
 FORMS = "desk-forms"
 """Whose forms are whose: the name under which the node key gives the secret for that."""
+OIDC_FILE = "oidc.yaml"
+OIDC_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class WebPlan:
-    """What the pages are built from. `services`: those of the owner's port, which decide who may do what."""
+    """What the pages are built from. `services`: those of the owner's port, which decide who may do what;
+    `here`: handles that live on this node."""
 
     pool: asyncpg.Pool
-    secret: bytes
+    keystore: KeyStore
+    data: Path
     clock: Callable[[], int]
     place: Callable[[], Place]
     services: Sequence[Service]
+    outbound: Outbound
+    here: Callable[[], Iterable[str]]
     logs: Sequence[Log] = ()
 
 
@@ -46,9 +61,10 @@ class WebRole:
     routes: tuple[web.RouteDef, ...]
 
 
-def web_role(plan: WebPlan) -> WebRole:
+@contextlib.asynccontextmanager
+async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
     """Put the pages together."""
-    served = method_handlers(plan.services)
+    served, secret = method_handlers(plan.services), plan.keystore.derive(FORMS)
     calls = Calls.over(
         local_channel(plan.services),
         memory=memory_pb2.DESCRIPTOR.services_by_name["MemoryService"].full_name in served,
@@ -57,17 +73,39 @@ def web_role(plan: WebPlan) -> WebRole:
     site = Site(
         Sessions(plan.pool, plan.clock),
         AuditLog(plan.pool, plan.clock),
-        plan.secret,
+        secret,
         plan.clock,
         plan.place,
         {"desk": "indai.desk"},
     )
     accounts = Accounts(plan.pool, plan.clock)
-    passkeys = Passkeys(plan.pool, accounts, plan.secret, plan.clock)
-    desk = OwnerDesk(site, calls, Live(site), passkeys)
-    auditor = Auditor(site, plan.logs)
-    rooms = (*SignIn(site, passkeys).routes(), *auditor.routes(), *desk.routes())
-    return WebRole(site, (site.static(), *rooms))
+    passkeys = Passkeys(plan.pool, accounts, secret, plan.clock)
+    issuer = _issuer(plan)
+    sign_in = SignIn(site, passkeys, accounts, _deliver(plan), oidc=issuer is not None)
+    desk, auditor = OwnerDesk(site, calls, Live(site), passkeys), Auditor(site, plan.logs)
+    routes = [site.static(), *sign_in.routes(), *auditor.routes(), *desk.routes()]
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=OIDC_TIMEOUT_S)) as http:
+        if issuer is not None:
+            routes += Oidc(site, sign_in, accounts, issuer, secret, http).routes()
+        yield WebRole(site, tuple(routes))
+
+
+def _issuer(plan: WebPlan) -> Issuer | None:
+    """The organisation's sign-in, where it is set up."""
+    file = plan.data / OIDC_FILE
+    if not file.exists():
+        return None
+    return read_issuer(file.read_text("utf-8"), Secrets(plan.data, plan.keystore, os.environ).get)
+
+
+def _deliver(plan: WebPlan) -> Deliver:
+    delivery = CodeDelivery(plan.pool, plan.outbound)
+
+    async def deliver(handle: str, make: Callable[[], Awaitable[str]]) -> None:
+        if handle in tuple(plan.here()) and await delivery.reaches(handle):
+            await delivery.deliver(handle, await make(), plan.clock())
+
+    return deliver
 
 
 def place_at(public_url: str, address: str, *, tls: bool) -> Place:

@@ -12,6 +12,7 @@ from indai.v1.llm_pb2_grpc import LlmServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
+from indai.v1.tools_pb2_grpc import ApprovalServiceStub
 
 if TYPE_CHECKING:
     from grpc import aio
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
     from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
+    from indai.v1.tools_pb2_grpc import ApprovalServiceAsyncStub
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Calls:
     commerce: CommerceServiceAsyncStub
     memory: MemoryServiceAsyncStub
     llm: LlmServiceAsyncStub
+    tools: ApprovalServiceAsyncStub
     has_memory: bool
     has_llm: bool
 
@@ -52,6 +55,7 @@ class Calls:
             CommerceServiceStub(channel),
             MemoryServiceStub(channel),
             LlmServiceStub(channel),
+            ApprovalServiceStub(channel),
             memory,
             llm,
         )

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from aiohttp import web
 from indai.desk.calls import Calls
 from indai.desk.show import Show
-from indai.v1 import calendar_pb2, owner_pb2
+from indai.v1 import calendar_pb2, owner_pb2, tools_pb2
 from indai.web.accounts import OWNER
 from indai.web.site import Site
 from indai.web.visit import Visit
@@ -69,4 +69,7 @@ class Frame:
         """How many questions wait for the owner, up to 99."""
         request = owner_pb2.ListInboxRequest(page_size=MAX_WAITING)
         answer = await self.calls.owner.ListInbox(request, metadata=visit.metadata)
-        return len(answer.approvals)
+        tools = await self.calls.tools.ListApprovals(
+            tools_pb2.ListApprovalsRequest(page_size=MAX_WAITING), metadata=visit.metadata
+        )
+        return min(MAX_WAITING, len(answer.approvals) + len(tools.approvals))

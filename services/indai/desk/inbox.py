@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from aiohttp import web
 from indai.desk.frame import ROLES, Frame
 from indai.protocol.errors import InvalidInput, NotFound, Reason
-from indai.v1 import desk_pb2, owner_pb2
+from indai.v1 import desk_pb2, owner_pb2, tools_pb2
 from indai.web.live import Live
 from indai.web.visit import Visit
 
@@ -32,14 +32,16 @@ class Inbox:
             site.member("/desk/more", ROLES, self.more),
             site.member("/desk/live", ROLES, self.live),
             site.act("/desk/approvals/{hash:[0-9a-f]{64}}", ROLES, self.answer),
+            site.act("/desk/tool-approvals/{hash:[0-9a-f]{64}}", ROLES, self.answer_tool),
         )
 
     async def inbox(self, visit: Visit) -> web.StreamResponse:
         """What waits, the most urgent first."""
         request = owner_pb2.ListInboxRequest(page_size=PAGE, page_token=visit.request.query.get("page", ""))
         answer = await self._calls.owner.ListInbox(request, metadata=visit.metadata)
+        tools = await self._tools(visit)
         recent = owner_pb2.ListThreadsResponse()
-        if not answer.approvals:
+        if not answer.approvals and not tools:
             recent = await self._calls.owner.ListThreads(
                 owner_pb2.ListThreadsRequest(page_size=5), metadata=visit.metadata
             )
@@ -48,6 +50,7 @@ class Inbox:
             "inbox.html",
             "/desk",
             approvals=answer.approvals,
+            tools=tools,
             more=answer.next_page_token,
             recent=recent.threads,
         )
@@ -67,17 +70,45 @@ class Inbox:
 
     async def answer(self, visit: Visit) -> web.StreamResponse:
         """Yes or no to exactly what was shown."""
-        said = visit.said("answer")
-        if said not in ("yes", "no"):
-            raise InvalidInput(Reason.INVALID_ARGUMENT, "An answer is yes or no.")
-        request = owner_pb2.AnswerApprovalRequest(code=visit.named("hash"), approve=said == "yes")
+        yes = _is_yes(visit)
+        request = owner_pb2.AnswerApprovalRequest(code=visit.named("hash"), approve=yes)
         try:
             answer = await self._calls.owner.AnswerApproval(request, metadata=visit.metadata)
         except NotFound:
-            raise NotFound(
-                Reason.NOT_FOUND,
-                "These terms no longer wait for you: they were replaced, taken back, or are not yours.",
-                hint="the inbox shows what waits now",
-            ) from None
+            raise _gone() from None
         where = f"/desk/threads/{answer.thread.thread_id}"
-        return visit.go(where, "approved" if said == "yes" else "declined")
+        return visit.go(where, "approved" if yes else "declined")
+
+    async def answer_tool(self, visit: Visit) -> web.StreamResponse:
+        """Yes or no to what a tool would do; what came of it is a page of its own."""
+        yes, wanted = _is_yes(visit), visit.named("hash")
+        found = next((one for one in await self._tools(visit) if one.action_hash == wanted), None)
+        if found is None:
+            raise _gone()
+        request = tools_pb2.AnswerToolApprovalRequest(code=found.code, approve=yes)
+        try:
+            answer = await self._calls.tools.AnswerToolApproval(request, metadata=visit.metadata)
+        except NotFound:
+            raise _gone() from None
+        if not yes:
+            return visit.go("/desk", "refused")
+        return await self._frame.page(visit, "tool_done.html", "/desk", asked=found, outcome=answer.outcome)
+
+    async def _tools(self, visit: Visit) -> Sequence[tools_pb2.ToolApproval]:
+        request = tools_pb2.ListApprovalsRequest(page_size=100)
+        return (await self._calls.tools.ListApprovals(request, metadata=visit.metadata)).approvals
+
+
+def _is_yes(visit: Visit) -> bool:
+    said = visit.said("answer")
+    if said not in ("yes", "no"):
+        raise InvalidInput(Reason.INVALID_ARGUMENT, "An answer is yes or no.")
+    return said == "yes"
+
+
+def _gone() -> NotFound:
+    return NotFound(
+        Reason.NOT_FOUND,
+        "These terms no longer wait for you: they were replaced, taken back, or are not yours.",
+        hint="the inbox shows what waits now",
+    )

@@ -71,6 +71,17 @@ class Accounts:
             )
         return found
 
+    async def named(self, name: str) -> list[Account]:
+        """Accounts in force of this name in any scope but owners': for who signs in without naming one."""
+        async with transaction(self._pool) as connection:
+            await connection.execute("SELECT set_config('indai.presented', $1, true)", name)
+            rows = await connection.fetch(
+                "SELECT * FROM web.accounts WHERE name = $1 AND revoked_ms IS NULL AND role <> $2",
+                name,
+                OWNER,
+            )
+        return [_account(row) for row in rows]
+
     async def with_id(self, scope: str, account: str) -> Account | None:
         """One in force by its id, or None."""
         async with transaction(self._pool, (scope,)) as connection:

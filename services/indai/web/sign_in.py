@@ -6,11 +6,14 @@ so that nobody is signed in as somebody else by a link alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 from indai.protocol.errors import NotFound
+from indai.protocol.handles import Handle
+from indai.web.accounts import Accounts
 from indai.web.catalog import NAMES
 from indai.web.guards import Limit
 from indai.web.passkeys import Passkeys
@@ -18,6 +21,11 @@ from indai.web.sessions import MINUTE_MS
 from indai.web.site import HOME, SIGN_IN, THEMES, Site
 from indai.web.visit import Visit
 
+Deliver = Callable[[str, Callable[[], Awaitable[str]]], Awaitable[None]]
+"""Sends what the second makes to the owner of a handle, if they can be reached; makes nothing otherwise."""
+
+CODES_SENT: Final = 3
+"""To one handle in ten minutes."""
 TRIES_IN_ALL: Final = 300
 """Codes that may be tried in a minute, by everybody together: a code has 49 bits and lives ten minutes."""
 
@@ -35,15 +43,20 @@ _SYSTEMS: Final = (
 class SignIn:
     """Pages and acts of signing in. `oidc`: whether an organisation's sign-in is set up."""
 
-    def __init__(self, site: Site, passkeys: Passkeys, *, oidc: bool = False) -> None:
-        self._site, self._passkeys, self._oidc = site, passkeys, oidc
+    def __init__(
+        self, site: Site, passkeys: Passkeys, accounts: Accounts, deliver: Deliver, *, oidc: bool = False
+    ) -> None:
+        self._site, self._passkeys, self._accounts = site, passkeys, accounts
+        self._deliver, self._oidc = deliver, oidc
         self._tries = Limit(TRIES_IN_ALL, MINUTE_MS)
+        self._sent = Limit(CODES_SENT, 10 * MINUTE_MS)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
         return (
             self._site.get(SIGN_IN, self.form),
             self._site.post(SIGN_IN, self.sign_in),
+            self._site.post("/desk/send-code", self.send_code),
             self._site.post("/desk/passkey/ask", self.ask_passkey),
             self._site.post("/desk/passkey/sign-in", self.passkey),
             self._site.post("/desk/sign-out", self.sign_out),
@@ -64,6 +77,17 @@ class SignIn:
         answer = visit.go(inside(visit.said("next")) or await self.welcome(visit, token))
         self._site.keep(answer, token)
         return answer
+
+    async def send_code(self, visit: Visit) -> web.StreamResponse:
+        """A code to the owner's own messenger. The answer is the same for a handle that nobody has here."""
+        handle = str(Handle.parse(visit.said("handle")))
+        self._sent.check(handle, self._site.clock())
+        await self._deliver(handle, partial(self._words_of_code, visit, handle))
+        return visit.go(SIGN_IN, "sent")
+
+    async def _words_of_code(self, visit: Visit, handle: str) -> str:
+        code, _ = await self._site.sessions.code(await self._accounts.of_owner(handle))
+        return visit.words("Your code to sign in: {code}. Tell it to nobody.", code=code)
 
     async def ask_passkey(self, visit: Visit) -> web.StreamResponse:
         """What a browser signs with a passkey."""

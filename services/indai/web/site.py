@@ -150,9 +150,15 @@ class Site:
         """Take the session's cookie back."""
         self._cookie(answer, _SESSION, "", 0)
 
-    def remember(self, answer: web.StreamResponse, name: str, value: str) -> None:
-        """Keep a visitor's choice, such as `language` or `theme`, which is no secret, for a year."""
-        self._cookie(answer, name, value, 365 * 86_400)
+    def remember(
+        self, answer: web.StreamResponse, name: str, value: str, max_age_s: int = 365 * 86_400
+    ) -> None:
+        """Keep something in the visitor's browser, such as their `language` or `theme`."""
+        self._cookie(answer, name, value, max_age_s)
+
+    def remembered(self, request: web.Request, name: str) -> str:
+        """What was kept; nothing when it is gone."""
+        return request.cookies.get(self._name(name), "")
 
     def _guarded(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:

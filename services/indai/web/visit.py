@@ -20,11 +20,13 @@ NOTICES: Final = {
     "saved": "Saved.",
     "approved": "You said yes. It is being signed.",
     "declined": "You said no. The other side learns that, and no reason.",
+    "refused": "You said no. Nothing was done.",
     "forgotten": "Forgotten.",
     "signed-out": "You are signed out.",
     "paused": "Your agent is paused.",
     "resumed": "Your agent works again.",
     "removed": "Removed.",
+    "sent": "If this handle lives here and its owner wrote to it on a messenger, a code is on its way there.",
     "asked": "Asked. The answer will stand here.",
 }
 """What a page says at its top after an act, by a name in the address: never words of somebody else's."""

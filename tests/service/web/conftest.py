@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientResponse, ClientSession, CookieJar
 from indai.client.channels import plain_channel
+from indai.node.tools_role import Tools, ToolsPlan, open_tools
 from indai.v1 import desk_pb2
 from indai.v1.desk_pb2_grpc import DeskServiceStub
 
@@ -88,6 +89,12 @@ class Browser:
         return await self.post("/desk/sign-in", code=code)
 
 
+def desk_of(node: Node) -> Any:
+    """The desks' service as the node's operator."""
+    token = (node.data / "operator.token").read_text().strip()
+    return DeskServiceStub(plain_channel(node.info.addresses["owner"], token=token))
+
+
 @dataclass
 class Desks:
     """alice on node-a, bob on node-b, each with a desk."""
@@ -97,6 +104,7 @@ class Desks:
     b: Node
     alice: Owner
     bob: Owner
+    tools: Tools  # of node-b
 
     def base(self, node: Node) -> str:
         return node.info.addresses["desk"].removesuffix("/desk")
@@ -105,7 +113,7 @@ class Desks:
         return DeskServiceStub(plain_channel(node.info.addresses["owner"], token=token))
 
     def operator(self, node: Node) -> Any:
-        return self.service(node, (node.data / "operator.token").read_text().strip())
+        return desk_of(node)
 
     async def code(self, node: Node, owner: Owner) -> str:
         made = await self.service(node, owner.token).CreateSignInCode(desk_pb2.CreateSignInCodeRequest())
@@ -143,13 +151,21 @@ class Desks:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desks(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desks]:
     base: Path = tmp_path_factory.mktemp("desks")
-    async with (
-        world(base) as registry,
-        registry.node("node-a", "127.0.0.1:0", "edge") as a,
-        registry.node("node-b", "127.0.0.1:0", "edge", "memory", "llm") as b,
-    ):
-        alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
-        yield Desks(registry, a, b, alice, bob)
+    opened: list[Tools] = []
+
+    def watching(plan: ToolsPlan) -> Tools:
+        opened.append(open_tools(plan))
+        return opened[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("indai.node.node_role.open_tools", watching)
+        async with (
+            world(base) as registry,
+            registry.node("node-a", "127.0.0.1:0", "edge") as a,
+            registry.node("node-b", "127.0.0.1:0", "edge", "memory", "llm") as b,
+        ):
+            alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
+            yield Desks(registry, a, b, alice, bob, opened[-1])
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

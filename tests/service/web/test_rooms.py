@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import re
 import time
+from dataclasses import replace
 from html import unescape
 
 import pytest
 from aiohttp import ClientResponse
 from indai.client.channels import plain_channel
 from indai.protocol import drill
+from indai.tools.values import Caller, Status, unheard
 from indai.v1 import memory_pb2, owner_pb2
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 
+from tests.service.node.world import now_ms
 from tests.service.web.conftest import BOBS, HOUR_MS, Browser, Desks, Page
 
 ROOMS = (
@@ -61,6 +64,26 @@ async def test_yes_makes_the_agreement_with_its_due_date_its_event_and_its_recei
         assert "attachment" in receipt.answer.headers["Content-Disposition"]
         kept = await bob.post(f"/desk/threads/{thread}/dispute", sentence="Not so")
         assert "One side objects" in kept.text
+
+
+async def test_what_a_tool_would_do_waits_in_the_inbox_and_is_done_once(desks: Desks) -> None:
+    bob = "ind.ai/bob"
+    caller = Caller("personal", "b", bob, "s", bob, "private", "web", True, now_ms=now_ms(), turn="t")
+    asking = replace(caller, approvals=frozenset({"meet"}))
+    wanted = {"with": "alice", "when": "next week", "title": "By a tool"}
+    asked = await desks.tools.toolbox.call(asking, ("meet",), "meet", wanted, unheard)
+    assert asked.status is Status.NEEDS_APPROVAL
+    async with desks.browser(desks.b, desks.bob) as browser:
+        page = await browser.get("/desk")
+        assert "Ask ind.ai/alice for 30 minutes" in page.text
+        found = re.search(r"/desk/tool-approvals/([0-9a-f]{64})", page.text)
+        assert found is not None
+        done = await browser.post(f"/desk/tool-approvals/{found[1]}", answer="yes")
+        assert done.status == 200, done.text
+        assert "By a tool" in (await browser.get("/desk/threads")).text
+        again = await browser.post(f"/desk/tool-approvals/{found[1]}", answer="yes")
+        assert again.status == 404
+        assert (await browser.post(f"/desk/tool-approvals/{found[1]}", answer="maybe")).status == 400
 
 
 async def test_another_time_declines_and_asks_for_one(desks: Desks) -> None:

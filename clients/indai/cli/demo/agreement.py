@@ -85,6 +85,17 @@ async def refused(world: World) -> None:
         stage.check(why, f"Bob's journal says why: {why}")
 
 
+async def waiting(world: World) -> None:
+    """For whoever plays on: an hour, which Bob's policy leaves to him, and nobody has answered yet."""
+    stage = world.stage
+    stage.scene('Alice asks for another hour: "Quarterly planning". It waits at Bob\'s desk')
+    async with world.alice() as alice:
+        thread, ms = await ask(alice, world.setting, 60, "Quarterly planning")
+    stage.check(
+        thread.state == owner_pb2.THREAD_STATE_ON_HOLD, f"waiting for Bob after {ms:.0f} ms; he has the link"
+    )
+
+
 async def follow_past_hold(owner: Owner, thread_id: str) -> tuple[owner_pb2.Thread, float]:
     """Follow a thread whose hold is over, but may not be known to be over here yet."""
     async with asyncio.timeout(PATIENCE_S):

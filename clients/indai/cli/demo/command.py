@@ -24,11 +24,13 @@ from indai.cli.errors import CheckFailed, file_error, wrong
 from indai.cli.framework import command, run
 from indai.cli.localzone import local_zone
 from indai.cli.output import Page, emit, note
-from indai.cli.session import now_ms
+from indai.cli.session import now_ms, owner_channel
 from indai.client.audit import Report
 from indai.node.calendar.file import CalendarFile
 from indai.protocol.errors import InvalidInput
 from indai.storage.cluster import discard
+from indai.v1 import desk_pb2
+from indai.v1.desk_pb2_grpc import DeskServiceStub
 
 
 @command(
@@ -110,11 +112,14 @@ async def _play(base: Path, zone: ZoneInfo, calendars: list[bytes | None], serve
     stage.page.line("ind.ai: two agents on two nodes settle meetings, and an auditor proves it", "bold")
     made = await _setting(base, zone, calendars)
     try:
-        async with _processes(base, stage, made) as world:
+        async with _processes(base, stage, made, desks=serve) as world:
             report = await _scenes(world)
+            if serve:
+                await agreement.waiting(world)
             value = summary.to_json(world, report)
             summary.show(stage.page, world, report)
-            emit(value, lambda page: _farewell(page, world, serve))
+            link = await _link(world) if serve else ""
+            emit(value | ({"sign_in": link} if link else {}), lambda page: _farewell(page, world, link))
             if serve:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.Event().wait()
@@ -153,9 +158,9 @@ async def _setting(base: Path, zone: ZoneInfo, calendars: list[bytes | None]) ->
 
 
 @contextlib.asynccontextmanager
-async def _processes(base: Path, stage: Stage, made: Setting) -> AsyncIterator[World]:
-    """A registry, two nodes, two people; all processes end with the block."""
-    ports = [f"127.0.0.1:{port}" for port in free_ports(5)]
+async def _processes(base: Path, stage: Stage, made: Setting, *, desks: bool) -> AsyncIterator[World]:
+    """A registry, two nodes, two people; all processes end with the block. With `desks`, nodes have pages."""
+    ports = [f"127.0.0.1:{port}" for port in free_ports(9)]
     registry = Process(
         "registry",
         base / "registry",
@@ -163,14 +168,18 @@ async def _processes(base: Path, stage: Stage, made: Setting) -> AsyncIterator[W
         ("--role", "registry", "--listen", f"registry={ports[0]}"),
     )
 
-    def node(name: str, handle: str, owner: str, peer: str) -> Process:
-        roles = ("--role", "policy", "--role", "ledger", "--role", "node")
+    def node(name: str, handle: str, free: list[str]) -> Process:
+        served = ["policy", "ledger", "node", *(["llm", "memory", "edge"] if desks else [])]
+        listens = ["owner", "peer", *(["http", "a2a"] if desks else [])]
+        roles = [option for role in served for option in ("--role", role)]
         where = ("--registry", ports[0], "--network", str(registry.home.network_file))
-        listen = ("--listen", f"owner={owner}", "--listen", f"peer={peer}")
+        listen = [
+            option for port, at in zip(listens, free, strict=False) for option in ("--listen", f"{port}={at}")
+        ]
         return Process(name, base / name, base / "logs", (*roles, "--handle", handle, *where, *listen))
 
-    node_a = node("node-a", "ind.ai/node-a", ports[1], ports[2])
-    node_b = node("node-b", "ind.ai/node-b", ports[3], ports[4])
+    node_a = node("node-a", "ind.ai/node-a", ports[1:5])
+    node_b = node("node-b", "ind.ai/node-b", ports[5:9])
     world = World(stage, made, base, registry, node_a, node_b)
     try:
         await registry.start()
@@ -190,12 +199,24 @@ async def _processes(base: Path, stage: Stage, made: Setting) -> AsyncIterator[W
         await registry.stop()
 
 
-def _farewell(page: Page, world: World, serve: bool) -> None:
+async def _link(world: World) -> str:
+    """Where Bob signs in at his desk; what Alice asked last waits there."""
+    home = world.node_b.home
+    async with await owner_channel(home.running(), home.owner_token(BOB)) as channel:
+        made = await DeskServiceStub(channel).CreateSignInCode(desk_pb2.CreateSignInCodeRequest())
+    return f"{home.running().roles['desk']}/sign-in?code={made.code}"
+
+
+def _farewell(page: Page, world: World, link: str) -> None:
     page.line("Everything held.", "green")
-    if not serve:
+    if not link:
         return
     page.line()
-    page.line("The nodes are running. In another terminal:")
+    page.line("The nodes are running. Something waits for Bob at his desk; this link signs you in as him:")
+    page.raw(link)
+    page.line(f"Later: indai desk code --data {world.node_b.home.path}")
+    page.line()
+    page.line("In another terminal:")
     a, b = (f"--data {process.home.path}" for process in (world.node_a, world.node_b))
     for text in (
         f'indai meet {BOB} --for 30m --about "Coffee" {a}',

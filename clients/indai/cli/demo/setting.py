@@ -24,7 +24,7 @@ from indai.tools.period import Period, fit_period
 ALICE, BOB = "ind.ai/alice", "ind.ai/bob"
 MINUTE_MS = 60_000
 LATER_MS = 15 * MINUTE_MS  # the scenes must still fit when the demonstration has run for a while
-MEETINGS = (30, 60, 30, 30)  # minutes, in the order of the scenes that agree on one
+MEETINGS = (30, 60, 30, 30, 60)  # minutes, in the order of the scenes that need room for one
 WINDOWS = 5
 
 ALICE_YAML = """\
