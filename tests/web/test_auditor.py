@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from indai.client.receiptfile import ReceiptFile
 from indai.v1 import owner_pb2
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.service.node.world import now_ms
 from tests.service.web.conftest import HOUR_MS, Desks
@@ -78,7 +78,7 @@ async def _verdicts(window: Screen) -> list[str | None]:
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=("phone", "desktop"))
 async def test_a_receipt_and_an_export_are_proved_step_by_step(
-    chromium: Browser, desks: Desks, files: Files, size: dict[str, int]
+    chromium: Browser, desks: Desks, files: Files, size: ViewportSize
 ) -> None:
     async with screen(chromium, desks, size) as window:
         await window.open("/audit")
