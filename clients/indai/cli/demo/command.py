@@ -112,7 +112,7 @@ async def _play(base: Path, zone: ZoneInfo, calendars: list[bytes | None], serve
     stage.page.line("ind.ai: two agents on two nodes settle meetings, and an auditor proves it", "bold")
     made = await _setting(base, zone, calendars)
     try:
-        async with _processes(base, stage, made, desks=serve) as world:
+        async with _processes(base, stage, made, serve) as world:
             report = await _scenes(world)
             if serve:
                 await agreement.waiting(world)
@@ -158,7 +158,7 @@ async def _setting(base: Path, zone: ZoneInfo, calendars: list[bytes | None]) ->
 
 
 @contextlib.asynccontextmanager
-async def _processes(base: Path, stage: Stage, made: Setting, *, desks: bool) -> AsyncIterator[World]:
+async def _processes(base: Path, stage: Stage, made: Setting, desks: bool) -> AsyncIterator[World]:
     """A registry, two nodes, two people; all processes end with the block. With `desks`, nodes have pages."""
     ports = [f"127.0.0.1:{port}" for port in free_ports(9)]
     registry = Process(
