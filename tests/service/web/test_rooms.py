@@ -51,8 +51,11 @@ async def test_yes_makes_the_agreement_with_its_due_date_its_event_and_its_recei
     async with desks.browser(desks.b, desks.bob) as bob:
         page = await bob.post(f"/desk/approvals/{action}", answer="yes")
         assert page.path == f"/desk/threads/{thread}?said=approved"
-        agreed = await desks.alice.rest(thread)
-        assert agreed.state == owner_pb2.THREAD_STATE_COMMITTED
+        agreed = owner_pb2.Thread()
+        async for seen in desks.bob.stub.WatchThread(owner_pb2.WatchThreadRequest(thread_id=thread)):
+            agreed = seen.thread
+            if agreed.state == owner_pb2.THREAD_STATE_COMMITTED and agreed.in_calendar:
+                break
         replay = unescape((await bob.get(f"/desk/threads/{thread}")).text)
         for said in ("PROPOSE", "HOLD", "OFFER", "ACCEPT", "RECEIPT", "asks you", "ed25519:"):
             assert said in replay, said
