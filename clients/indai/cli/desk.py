@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import click
 from indai.cli.framework import SETTINGS, command, run
 from indai.cli.home import Home, as_option
+from indai.cli.lending import lend
 from indai.cli.localzone import local_zone
 from indai.cli.output import Page, emit
 from indai.cli.session import owner_channel
@@ -163,7 +164,7 @@ def acts(home: Home, acting: str, limit: int, scope: str) -> None:
     )
 
 
-for _each in (code, accounts, grant, revoke, sessions, acts):
+for _each in (code, accounts, grant, revoke, sessions, acts, lend):
     desk.add_command(_each)
 
 

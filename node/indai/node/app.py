@@ -55,6 +55,7 @@ from indai.node.secrets import Secrets
 from indai.node.server import RpcServer, TlsMode, a2a_credentials, owner_credentials, plaintext_refused
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
+from indai.node.tenant_role import tenant_services
 from indai.node.voice_role import VoicePlan, VoiceRole, voice_role
 from indai.node.web_role import WebPlan, place_at, web_role
 from indai.policy.servicer import PolicyService
@@ -339,7 +340,11 @@ class _Process:
             voice = await self._start_voice(self._node)
             self._routes += voice.routes
             channels = await self._start_channels(self._node, voice)
-            await self._serve("owner", (*self._node.owner_services, *role.owner_services, channels.service))
+            desks = await self._stack.enter_async_context(
+                tenant_services(self._node.tenants, channels.service)
+            )
+            served = (*self._node.owner_services, *role.owner_services, channels.service, *desks)
+            await self._serve("owner", served)
             self._routes += channels.routes
             pages = WebPlan(
                 self._pool,

@@ -65,6 +65,7 @@ from indai.node.secrets import Secrets
 from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
+from indai.node.tenant_role import TenantPlan
 from indai.node.timers import Timers
 from indai.node.tools_role import ToolsPlan, open_tools
 from indai.protocol.errors import IndaiError, Reason, Unavailable
@@ -147,6 +148,7 @@ class NodeRole:
     conversations: Conversations
     toolbox: NodeToolbox
     operators: auth.Authenticate
+    tenants: TenantPlan
 
 
 @contextlib.asynccontextmanager
@@ -267,6 +269,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         public = await stack.enter_async_context(dpi_role(DpiPlan.of(plan, secret, agents, commerce, clock)))
         trade, routes = await commerce.serve(stack, store, agents, engine, secret, clock, public.desk.links)
         admitted = auth.owners(agents.owner_of_token)
+        of_exchange = exchange.services(engine, querier, ledger.origin)
         of_owners = (
             Service(owner_pb2_grpc.add_OwnerServiceServicer_to_server, owners, admitted),
             Service(
@@ -280,7 +283,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 admitted,
             ),
             trade,
-            *exchange.services(engine, querier, ledger.origin),
+            *of_exchange,
             *_memory(plan.neighbours.memory, agents),
         )
         tools = open_tools(
@@ -362,6 +365,19 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             talks,
             tools.toolbox,
             operators,
+            TenantPlan(
+                plan.pool,
+                clock,
+                sessions,
+                tiers,
+                bindings,
+                talks.stub,
+                of_exchange,
+                near.llm,
+                near.memory,
+                admitted,
+                by_token,
+            ),
         )
 
 

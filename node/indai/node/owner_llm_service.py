@@ -26,6 +26,7 @@ R = TypeVar(
     pb.EmbedRequest,
     pb.ListCallsRequest,
     pb.ListCostsRequest,
+    pb.ListTierTokensRequest,
     pb.ListSpendingLimitsRequest,
     pb.ListNoticesRequest,
 )
@@ -71,6 +72,12 @@ class OwnerLlm(llm_pb2_grpc.LlmServiceServicer):
     async def ListCosts(self, request: pb.ListCostsRequest, context: Any) -> pb.ListCostsResponse:
         """See the contract."""
         return await self._gateway.ListCosts(_own(request, context))
+
+    async def ListTierTokens(
+        self, request: pb.ListTierTokensRequest, context: Any
+    ) -> pb.ListTierTokensResponse:
+        """See the contract."""
+        return await self._gateway.ListTierTokens(_own(request, context))
 
     async def SetSpendingLimit(
         self, request: pb.SetSpendingLimitRequest, context: Any

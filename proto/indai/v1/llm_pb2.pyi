@@ -1655,3 +1655,141 @@ class LlmNotice(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LlmNotice: _TypeAlias = LlmNotice  # noqa: Y015
+
+@_typing.final
+class ListTierTokensRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    FIRST_DAY_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    first_day: _builtins.str
+    """First day, `2026-11-01`; empty: 30 days ago."""
+    page_token: _builtins.str
+    """Reserved for pages."""
+    @_builtins.property
+    def scope(self) -> Global___LlmScope:
+        """Tenant is required; binding and owner narrow when set."""
+
+    def __init__(
+        self,
+        *,
+        scope: Global___LlmScope | None = ...,
+        first_day: _builtins.str = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_day", b"first_day", "page_token", b"page_token", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTierTokensRequest: _TypeAlias = ListTierTokensRequest  # noqa: Y015
+
+@_typing.final
+class ListTierTokensResponse(_message.Message):
+    """Answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Always empty."""
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierTokens]:
+        """Newest day first, at most 5,000."""
+
+    @_builtins.property
+    def sizes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TierPromptSize]:
+        """By binding and tier, at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        tokens: _abc.Iterable[Global___TierTokens] | None = ...,
+        sizes: _abc.Iterable[Global___TierPromptSize] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "sizes", b"sizes", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTierTokensResponse: _TypeAlias = ListTierTokensResponse  # noqa: Y015
+
+@_typing.final
+class TierTokens(_message.Message):
+    """Tokens of a tier in all prompts of a day and binding."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    BINDING_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """`2026-11-22`, UTC."""
+    binding: _builtins.str
+    """Slug."""
+    tier: _builtins.str
+    """As the caller of the gateway named it."""
+    tokens: _builtins.int
+    """All together."""
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        binding: _builtins.str = ...,
+        tier: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "day", b"day", "tier", b"tier", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TierTokens: _TypeAlias = TierTokens  # noqa: Y015
+
+@_typing.final
+class TierPromptSize(_message.Message):
+    """How large the part of a tier is in a binding's prompts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BINDING_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    P95_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    binding: _builtins.str
+    """Slug."""
+    tier: _builtins.str
+    """As the caller of the gateway named it."""
+    calls: _builtins.int
+    """Calls that had it."""
+    p95_tokens: _builtins.int
+    """Tokens, 95 of 100 smaller."""
+    max_tokens: _builtins.int
+    """Tokens, the largest."""
+    def __init__(
+        self,
+        *,
+        binding: _builtins.str = ...,
+        tier: _builtins.str = ...,
+        calls: _builtins.int = ...,
+        p95_tokens: _builtins.int = ...,
+        max_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "calls", b"calls", "max_tokens", b"max_tokens", "p95_tokens", b"p95_tokens", "tier", b"tier"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TierPromptSize: _TypeAlias = TierPromptSize  # noqa: Y015

@@ -76,6 +76,11 @@ class LlmServiceStub:
                 request_serializer=indai_dot_v1_dot_llm__pb2.ListSpendingLimitsRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_llm__pb2.ListSpendingLimitsResponse.FromString,
                 _registered_method=True)
+        self.ListTierTokens = channel.unary_unary(
+                '/indai.v1.LlmService/ListTierTokens',
+                request_serializer=indai_dot_v1_dot_llm__pb2.ListTierTokensRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_llm__pb2.ListTierTokensResponse.FromString,
+                _registered_method=True)
         self.ListNotices = channel.unary_unary(
                 '/indai.v1.LlmService/ListNotices',
                 request_serializer=indai_dot_v1_dot_llm__pb2.ListNoticesRequest.SerializeToString,
@@ -145,6 +150,13 @@ class LlmServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTierTokens(self, request, context):
+        """Tokens of prompts by tier, for a tenant: by binding and day, and how large they get.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListNotices(self, request, context):
         """What the owner should know: a refused key, all models down, a budget used up. Newest first.
         """
@@ -194,6 +206,11 @@ def add_LlmServiceServicer_to_server(servicer, server):
                     servicer.ListSpendingLimits,
                     request_deserializer=indai_dot_v1_dot_llm__pb2.ListSpendingLimitsRequest.FromString,
                     response_serializer=indai_dot_v1_dot_llm__pb2.ListSpendingLimitsResponse.SerializeToString,
+            ),
+            'ListTierTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTierTokens,
+                    request_deserializer=indai_dot_v1_dot_llm__pb2.ListTierTokensRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_llm__pb2.ListTierTokensResponse.SerializeToString,
             ),
             'ListNotices': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNotices,
@@ -419,6 +436,33 @@ class LlmService:
             '/indai.v1.LlmService/ListSpendingLimits',
             indai_dot_v1_dot_llm__pb2.ListSpendingLimitsRequest.SerializeToString,
             indai_dot_v1_dot_llm__pb2.ListSpendingLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTierTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.LlmService/ListTierTokens',
+            indai_dot_v1_dot_llm__pb2.ListTierTokensRequest.SerializeToString,
+            indai_dot_v1_dot_llm__pb2.ListTierTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,8 @@ class LlmServiceStub:
     """Sets, replaces or (with a negative limit) removes a limit. For the operator."""
     ListSpendingLimits: _grpc.UnaryUnaryMultiCallable[_llm_pb2.ListSpendingLimitsRequest, _llm_pb2.ListSpendingLimitsResponse]
     """Limits with what is spent and reserved in the running period."""
+    ListTierTokens: _grpc.UnaryUnaryMultiCallable[_llm_pb2.ListTierTokensRequest, _llm_pb2.ListTierTokensResponse]
+    """Tokens of prompts by tier, for a tenant: by binding and day, and how large they get."""
     ListNotices: _grpc.UnaryUnaryMultiCallable[_llm_pb2.ListNoticesRequest, _llm_pb2.ListNoticesResponse]
     """What the owner should know: a refused key, all models down, a budget used up. Newest first."""
 
@@ -81,6 +83,8 @@ class LlmServiceAsyncStub(LlmServiceStub):
     """Sets, replaces or (with a negative limit) removes a limit. For the operator."""
     ListSpendingLimits: _aio.UnaryUnaryMultiCallable[_llm_pb2.ListSpendingLimitsRequest, _llm_pb2.ListSpendingLimitsResponse]  # type: ignore[assignment]
     """Limits with what is spent and reserved in the running period."""
+    ListTierTokens: _aio.UnaryUnaryMultiCallable[_llm_pb2.ListTierTokensRequest, _llm_pb2.ListTierTokensResponse]  # type: ignore[assignment]
+    """Tokens of prompts by tier, for a tenant: by binding and day, and how large they get."""
     ListNotices: _aio.UnaryUnaryMultiCallable[_llm_pb2.ListNoticesRequest, _llm_pb2.ListNoticesResponse]  # type: ignore[assignment]
     """What the owner should know: a refused key, all models down, a budget used up. Newest first."""
 
@@ -154,6 +158,14 @@ class LlmServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_llm_pb2.ListSpendingLimitsResponse, _abc.Awaitable[_llm_pb2.ListSpendingLimitsResponse]]:
         """Limits with what is spent and reserved in the running period."""
+
+    @_abc_1.abstractmethod
+    def ListTierTokens(
+        self,
+        request: _llm_pb2.ListTierTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_llm_pb2.ListTierTokensResponse, _abc.Awaitable[_llm_pb2.ListTierTokensResponse]]:
+        """Tokens of prompts by tier, for a tenant: by binding and day, and how large they get."""
 
     @_abc_1.abstractmethod
     def ListNotices(

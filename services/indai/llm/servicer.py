@@ -101,6 +101,31 @@ class LlmService(llm_pb2_grpc.LlmServiceServicer):
         more = _token(offset + count) if len(days) > count else ""
         return pb.ListCostsResponse(costs=map(wire.day_out, days[:count]), next_page_token=more)
 
+    async def ListTierTokens(
+        self, request: pb.ListTierTokensRequest, context: Context
+    ) -> pb.ListTierTokensResponse:
+        """See the contract."""
+        scope = wire.scope_of(request.scope)
+        days, sizes = await self._store.tier_tokens(scope, self._first_day(request.first_day))
+        return pb.ListTierTokensResponse(
+            tokens=[
+                pb.TierTokens(
+                    day=row["day"].isoformat(), binding=row["binding"], tier=row["tier"], tokens=row["tokens"]
+                )
+                for row in days
+            ],
+            sizes=[
+                pb.TierPromptSize(
+                    binding=row["binding"],
+                    tier=row["tier"],
+                    calls=row["calls"],
+                    p95_tokens=row["p95"],
+                    max_tokens=row["largest"],
+                )
+                for row in sizes
+            ],
+        )
+
     async def SetSpendingLimit(
         self, request: pb.SetSpendingLimitRequest, context: Context
     ) -> pb.SetSpendingLimitResponse:

@@ -43,6 +43,19 @@ _LIST_COSTS = """
     WHERE tenant = $1 AND ($2 = '' OR binding = $2) AND ($3 = '' OR owner = $3) AND started_at >= $4
     GROUP BY binding, day, currency ORDER BY day DESC, binding, currency OFFSET $5 LIMIT $6
 """
+_TIER_TOKENS = """
+    SELECT binding, (started_at AT TIME ZONE 'UTC')::date AS day, tier, sum(tokens::bigint)::bigint AS tokens
+    FROM llm.calls, jsonb_each_text(metadata -> 'tokens_by_tier') AS part (tier, tokens)
+    WHERE tenant = $1 AND ($2 = '' OR binding = $2) AND ($3 = '' OR owner = $3) AND started_at >= $4
+    GROUP BY binding, day, tier ORDER BY day DESC, binding, tier LIMIT 5000
+"""
+_TIER_SIZES = """
+    SELECT binding, tier, count(*) AS calls, max(tokens::bigint) AS largest,
+           percentile_disc(0.95) WITHIN GROUP (ORDER BY tokens::bigint) AS p95
+    FROM llm.calls, jsonb_each_text(metadata -> 'tokens_by_tier') AS part (tier, tokens)
+    WHERE tenant = $1 AND ($2 = '' OR binding = $2) AND ($3 = '' OR owner = $3) AND started_at >= $4
+    GROUP BY binding, tier ORDER BY binding, tier LIMIT 1000
+"""
 _LIST_LIMITS = """
     SELECT l.key, l.subject, l.period, l.limit_micros,
            coalesce(a.spent_micros, 0) AS spent, coalesce(a.reserved_micros, 0) AS reserved
@@ -148,6 +161,17 @@ class Store:
             )
             for row in rows
         ]
+
+    async def tier_tokens(
+        self, scope: Scope, first_day: date
+    ) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
+        """Tokens of prompts by day, binding and tier; and how large a tier's part gets, by binding."""
+        since = datetime(first_day.year, first_day.month, first_day.day, tzinfo=UTC)
+        about = (scope.tenant, scope.binding, scope.owner, since)
+        async with self._seeing(scope) as connection:
+            days = await connection.fetch(_TIER_TOKENS, *about)
+            sizes = await connection.fetch(_TIER_SIZES, *about)
+        return days, sizes
 
     async def set_limit(self, limit: SpendingLimit) -> None:
         """Set or replace a limit; a negative one removes it."""

@@ -29,7 +29,8 @@ class Handover:
         self._pool, self._outbound, self._stop = pool, outbound, stop
 
     async def take(self, owner: str, session: UUID, by: str) -> None:
-        """From now on the agent is silent; the visitor is told."""
+        """From now on the agent is silent; the visitor is told. One that waits for any person is taken too;
+        one that somebody has stays theirs."""
         _check_name(by)
         if await self._change(owner, session, "active", "handed_off", by, "handed_to_human"):
             await self._stop(owner, session)
@@ -45,7 +46,8 @@ class Handover:
             row = await connection.fetchrow(
                 "UPDATE runtime.sessions SET status = $3, taken_by = CASE WHEN $3 = 'active' THEN ''"
                 " ELSE $4 END, handovers = handovers + 1"
-                " WHERE id = $1 AND status = $2 RETURNING language, handovers",
+                " WHERE id = $1 AND (status = $2 OR ($3 = 'handed_off' AND taken_by = ''))"
+                " RETURNING language, handovers",
                 session,
                 before,
                 after,

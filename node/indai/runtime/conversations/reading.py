@@ -59,14 +59,14 @@ class Reading:
         more = ""
         if len(rows) > size:
             more = _token(rows[size - 1]["last_active_at"].isoformat(), rows[size - 1]["id"].hex)
-        return pb.ListSessionsResponse(sessions=map(_session, rows[:size]), next_page_token=more)
+        return pb.ListSessionsResponse(sessions=map(session_of, rows[:size]), next_page_token=more)
 
     async def session(self, sight: Sight, session: UUID) -> tuple[str, pb.Session]:
         """One, with its owner. Raises NotFound."""
         rows = await self._rows(sight, "", None, None, 1, session)
         if not rows:
             raise missing("session")
-        return rows[0]["owner"], _session(rows[0])
+        return rows[0]["owner"], session_of(rows[0])
 
     async def messages(
         self, sight: Sight, session: UUID, request: pb.ListSessionMessagesRequest
@@ -116,7 +116,8 @@ def message_of(row: asyncpg.Record) -> pb.SessionMessage:
     return made
 
 
-def _session(row: asyncpg.Record) -> pb.Session:
+def session_of(row: asyncpg.Record) -> pb.Session:
+    """A session from its row, with `channels` and `name` of its person."""
     made = pb.Session(
         session_id=row["id"].hex,
         handle=row["handle"],

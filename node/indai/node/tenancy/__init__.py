@@ -1,0 +1,1 @@
+"""The desk of an organisation: what its people see and do, tenant by tenant."""

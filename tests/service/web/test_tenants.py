@@ -1,0 +1,224 @@
+"""An organisation's desk: its people see and answer their own conversations, and nothing of others'."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from typing import Any
+
+import pytest
+from indai.protocol.errors import IndaiError, Reason
+from indai.v1 import asking_pb2, conversation_pb2, desk_pb2
+from indai.v1 import tenant_pb2 as pb
+from indai.v1.asking_pb2_grpc import AskingServiceStub
+from indai.v1.conversation_pb2_grpc import ConversationServiceStub
+from indai.v1.desk_pb2_grpc import DeskServiceStub
+from indai.v1.tenant_pb2_grpc import LendingServiceStub, TenantDeskServiceStub
+
+from tests.service.web.tenants import City, city
+
+__all__ = ["city"]
+
+
+def read_methods(tenant: str, session: str) -> dict[str, Any]:
+    """Everything that reads or does something in a tenant."""
+    return {
+        "GetTenantFigures": pb.GetTenantFiguresRequest(tenant=tenant),
+        "ListTenantConversations": pb.ListTenantConversationsRequest(tenant=tenant),
+        "GetTenantConversation": pb.GetTenantConversationRequest(tenant=tenant, session_id=session),
+        "TakeOverConversation": pb.TakeOverConversationRequest(tenant=tenant, session_id=session),
+        "HandBackConversation": pb.HandBackConversationRequest(tenant=tenant, session_id=session),
+        "AnswerConversation": pb.AnswerConversationRequest(
+            tenant=tenant, session_id=session, text="x", request_id=str(uuid.uuid4())
+        ),
+        "ListGuardrailEvents": pb.ListGuardrailEventsRequest(tenant=tenant),
+        "GetStageTimes": pb.GetStageTimesRequest(tenant=tenant),
+        "ListTenantUsage": pb.ListTenantUsageRequest(tenant=tenant),
+        "ListTenantWork": pb.ListTenantWorkRequest(tenant=tenant),
+        "ReplayTenantWork": pb.ReplayTenantWorkRequest(
+            tenant=tenant, source="tool", job_id=str(uuid.uuid4())
+        ),
+        "ListTenantChannels": pb.ListTenantChannelsRequest(tenant=tenant),
+        "ReplayTenantLetters": pb.ReplayTenantLettersRequest(tenant=tenant, channel="c"),
+        "ListBoard": pb.ListBoardRequest(tenant=tenant),
+        "MoveRequest": pb.MoveRequestRequest(
+            tenant=tenant, office="ind.ai/office", thread_id="ab", stage="x"
+        ),
+    }
+
+
+async def reason(call: Any) -> Reason | None:
+    """What is refused; None for what is done."""
+    try:
+        await call
+    except IndaiError as error:
+        return error.reason
+    return None
+
+
+async def test_a_tenant_sees_its_own_conversations_and_none_of_another_s(city: City) -> None:
+    await city.says("riverton.example", "Hello")
+    theirs = city.session
+    await city.says("acme.example", "Hello")
+    riverton, acme = await city.desk("riverton", "operator"), await city.desk("acme", "operator")
+    for desk, own, other in ((riverton, theirs, city.session), (acme, city.session, theirs)):
+        found = (await desk.ListTenantConversations(pb.ListTenantConversationsRequest())).conversations
+        assert own in [one.session.session_id for one in found]
+        assert other not in [one.session.session_id for one in found]
+        for name, request in read_methods("", other).items():
+            if "session_id" in request.DESCRIPTOR.fields_by_name:
+                assert await reason(getattr(desk, name)(request)) is Reason.NOT_FOUND, name
+    for name, request in read_methods("acme", city.session).items():
+        assert await reason(getattr(riverton, name)(request)) is Reason.PERMISSION_DENIED, name
+
+
+async def test_nobody_s_private_talk_is_a_tenant_s(city: City) -> None:
+    await city.says("ind.ai/office", "Hello, my own agent")
+    private = city.session
+    root = city.stub(TenantDeskServiceStub, city.root)
+    assert set((await root.ListDeskTenants(pb.ListDeskTenantsRequest())).tenants) == {"riverton", "acme"}
+    personal = pb.ListTenantConversationsRequest(tenant="personal")
+    assert await reason(root.ListTenantConversations(personal)) is Reason.PERMISSION_DENIED
+    # The office is lent to riverton: its requests and public talk, never what its owner says to it.
+    for tenant in ("riverton", "acme"):
+        asked = pb.GetTenantConversationRequest(tenant=tenant, session_id=private)
+        assert await reason(root.GetTenantConversation(asked)) is Reason.NOT_FOUND
+    owner = city.stub(TenantDeskServiceStub, city.office.token)
+    assert await reason(owner.ListDeskTenants(pb.ListDeskTenantsRequest())) is Reason.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    ("role", "refused"),
+    [
+        (
+            "auditor",
+            {
+                "TakeOverConversation",
+                "HandBackConversation",
+                "AnswerConversation",
+                "ReplayTenantWork",
+                "ReplayTenantLetters",
+                "MoveRequest",
+            },
+        ),
+        (
+            "staff",
+            {
+                "GetStageTimes",
+                "ListTenantUsage",
+                "ListTenantWork",
+                "ReplayTenantWork",
+                "ListTenantChannels",
+                "ReplayTenantLetters",
+            },
+        ),
+    ],
+)
+async def test_roles_are_kept_at_the_calls(city: City, role: str, refused: set[str]) -> None:
+    await city.says("riverton.example", "Hello")
+    desk = await city.desk("riverton", role)
+    outcomes = {
+        name: await reason(getattr(desk, name)(request))
+        for name, request in read_methods("", city.session).items()
+    }
+    assert {name for name, found in outcomes.items() if found is Reason.PERMISSION_DENIED} == refused
+    away = pb.HandBackConversationRequest(tenant="riverton", session_id=city.session)
+    await city.stub(TenantDeskServiceStub, city.root).HandBackConversation(away)
+
+
+async def test_a_conversation_is_taken_over_answered_and_handed_back(city: City) -> None:
+    await city.says("riverton.example", "Hello")
+    session = city.session
+    desk = await city.desk("riverton", "staff")
+    await desk.TakeOverConversation(pb.TakeOverConversationRequest(session_id=session))
+    await city.says("riverton.example", "Is anybody there?")
+    (first,) = (
+        await desk.ListTenantConversations(pb.ListTenantConversationsRequest(status="handed_off"))
+    ).conversations
+    assert (first.session.session_id, first.taken_by) == (session, "staff")
+    assert first.waiting_since.seconds
+    answer = pb.AnswerConversationRequest(session_id=session, text="I am.", request_id=str(uuid.uuid4()))
+    await desk.AnswerConversation(answer)
+    await desk.AnswerConversation(answer)
+    found = await desk.GetTenantConversation(pb.GetTenantConversationRequest(session_id=session))
+    assert not found.conversation.HasField("waiting_since")
+    said = [(one.by_human, one.text) for one in found.messages if one.outgoing]
+    assert said.count((True, "I am.")) == 1
+    assert any("staff" in text for _, text in said), said  # the visitor was told who it is
+    figures = await desk.GetTenantFigures(pb.GetTenantFiguresRequest())
+    assert (figures.taken, figures.waiting) == (1, 0)
+    await desk.HandBackConversation(pb.HandBackConversationRequest(session_id=session))
+    assert (await city.says("riverton.example", "Hello")).finished.reply.text
+    talks = city.stub(ConversationServiceStub, city.office.token)
+    mine = conversation_pb2.ListSessionMessagesRequest(session_id=session, person=conversation_pb2.Identity())
+    seen = (await talks.ListSessionMessages(mine)).messages
+    assert "I am." in [one.text for one in seen]
+    acts = await city.stub(DeskServiceStub, city.root).ListActs(desk_pb2.ListActsRequest(scope="riverton"))
+    done = [act.act for act in acts.acts if act.target == session]
+    assert {"TakeOverConversation", "GetTenantConversation", "HandBackConversation"} <= set(done)
+
+
+async def test_numbers_are_sums_of_what_happened(city: City) -> None:
+    desk = await city.desk("acme", "operator")
+    before = await desk.GetTenantFigures(pb.GetTenantFiguresRequest())
+    await city.says("acme.example", "This is terrible, I want to complain")
+    await city.says("acme.example", "What do you sell?")
+    after = await desk.GetTenantFigures(pb.GetTenantFiguresRequest())
+    assert sum(one.count for one in after.days) == sum(one.count for one in before.days) + 2
+    for shares in (after.topics, after.moods, after.endings):
+        assert sum(one.count for one in shares) == sum(one.count for one in after.days)
+    assert [(one.name, one.count) for one in after.zones] == [("Asia/Kolkata", 1)]
+    times = (await desk.GetStageTimes(pb.GetStageTimesRequest())).stages
+    assert {"perceive", "total"} <= {one.stage for one in times}
+    assert all(0 <= one.p50_ms <= one.p95_ms for one in times)
+    usage = await desk.ListTenantUsage(pb.ListTenantUsageRequest())
+    assert [one.binding for one in usage.usage] == ["shop"]
+    assert {"human", "team", "agent"} <= set(usage.usage[0].tokens_by_tier)
+    assert {one.tier: one.ceiling_tokens for one in usage.sizes}["team"] == 1_200
+    too_far = pb.GetTenantFiguresRequest(days=91)
+    assert await reason(desk.GetTenantFigures(too_far)) is Reason.INVALID_ARGUMENT
+
+
+async def test_a_desk_hears_that_somebody_waits(city: City) -> None:
+    await city.says("acme.example", "Hello")
+    desk = await city.desk("acme", "staff")
+    stream = aiter(desk.WatchTenant(pb.WatchTenantRequest()))
+    async with asyncio.timeout(20), contextlib.aclosing(stream):
+        assert (await anext(stream)).waiting == 0
+        await desk.TakeOverConversation(pb.TakeOverConversationRequest(session_id=city.session))
+        await anext(stream)
+    await desk.HandBackConversation(pb.HandBackConversationRequest(session_id=city.session))
+
+
+async def test_a_department_works_on_what_a_citizen_filed(city: City) -> None:
+    thread = await city.files("Street light dark")
+    desk, other = await city.desk("riverton", "staff"), await city.desk("acme", "admin")
+    board = await desk.ListBoard(pb.ListBoardRequest())
+    card = next(one for one in board.cards if one.request.thread_id == thread)
+    assert (card.office, card.request.department, card.overdue) == ("ind.ai/office", "electric", False)
+    assert not (await other.ListBoard(pb.ListBoardRequest())).cards
+    move = pb.MoveRequestRequest(office="ind.ai/office", thread_id=thread, stage="A crew is on its way.")
+    assert await reason(other.MoveRequest(move)) is Reason.NOT_FOUND
+    assert (await desk.MoveRequest(move)).card.request.stage == "A crew is on its way."
+    asking = city.stub(AskingServiceStub, city.citizen.token, city.a)
+    polled = await asking.PollRequest(asking_pb2.PollRequestRequest(request=thread))
+    assert polled.request.stage == "A crew is on its way."
+    done = pb.MoveRequestRequest(office="ind.ai/office", thread_id=thread, outcome="The lamp was replaced.")
+    assert (await desk.MoveRequest(done)).card.request.state == "FULFILLED"
+    async with asyncio.timeout(20):
+        while True:
+            mine = await asking.ListRequests(asking_pb2.ListRequestsRequest(all=True))
+            if [one.outcome for one in mine.requests if one.thread_id == thread] == [
+                "The lamp was replaced."
+            ]:
+                break
+            await asyncio.sleep(0.05)
+    lending = city.stub(LendingServiceStub, city.office.token)
+    await lending.LendHandle(pb.LendHandleRequest(tenant="riverton", lend=False))
+    assert not (await desk.ListBoard(pb.ListBoardRequest(all=True))).cards
+    assert await reason(desk.MoveRequest(move)) is Reason.NOT_FOUND
+    await lending.LendHandle(pb.LendHandleRequest(tenant="riverton", lend=True))
+    assert [one.tenant for one in (await lending.ListLendings(pb.ListLendingsRequest())).lendings] == [
+        "riverton"
+    ]
