@@ -28,7 +28,7 @@ from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
 from indai.v1.tiers_pb2_grpc import TierServiceStub
-from indai.v1.tools_pb2_grpc import ApprovalServiceStub, ToolServiceStub
+from indai.v1.tools_pb2_grpc import ApprovalServiceStub, RecordServiceStub, ToolServiceStub
 
 if TYPE_CHECKING:
     from indai.v1.a2a_pb2_grpc import A2AKeyServiceAsyncStub
@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
     from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
     from indai.v1.tiers_pb2_grpc import TierServiceAsyncStub
-    from indai.v1.tools_pb2_grpc import ApprovalServiceAsyncStub, ToolServiceAsyncStub
+    from indai.v1.tools_pb2_grpc import (
+        ApprovalServiceAsyncStub,
+        RecordServiceAsyncStub,
+        ToolServiceAsyncStub,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,14 @@ async def tier_session(home: Home) -> AsyncIterator[TierServiceAsyncStub]:
     """The operator's service for configurations."""
     async with await owner_channel(home.running(), home.operator_token()) as channel:
         yield TierServiceStub(channel)
+
+
+@contextlib.asynccontextmanager
+async def record_session(home: Home, acting: str, tenant: str) -> AsyncIterator[RecordServiceAsyncStub]:
+    """What agents took down: for a tenant as the operator, else as the owner."""
+    token = home.operator_token() if tenant else home.owner_token(home.owner(acting))
+    async with await owner_channel(home.running(), token) as channel:
+        yield RecordServiceStub(channel)
 
 
 @contextlib.asynccontextmanager

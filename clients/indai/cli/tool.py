@@ -26,7 +26,11 @@ SECTIONS = {
         "calls": _HERE + "calls",
         "jobs": _HERE + "jobs",
         "retry": _HERE + "retry",
-    }
+    },
+    "Records": {
+        "records": "indai.cli.tool_records:records",
+        "status": "indai.cli.tool_records:status",
+    },
 }
 FAILED = 3
 

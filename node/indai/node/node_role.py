@@ -296,6 +296,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 resolver.resolve,
                 clock,
                 admitted,
+                operators,
                 agents.zone_of,
                 public.tools,
                 public.connected,

@@ -62,7 +62,7 @@ class ToolServicer(tools_pb2_grpc.ToolServiceServicer):
     async def ListToolCalls(self, request: pb.ListToolCallsRequest, context: Any) -> pb.ListToolCallsResponse:
         """Newest first."""
         owner, size = admitted(context).owner, _page(request.page_size)
-        rows = await self._calls.listed(owner, request.session_id, _after(request.page_token), size + 1)
+        rows = await self._calls.listed(owner, request.session_id, read_token(request.page_token), size + 1)
         calls = [
             pb.ToolCallRecord(
                 time=views.timestamp(row["created_ms"]),
@@ -79,7 +79,7 @@ class ToolServicer(tools_pb2_grpc.ToolServiceServicer):
             )
             for row in rows[:size]
         ]
-        token = _token([(row["created_ms"], row["id"]) for row in rows], size)
+        token = token_of([(row["created_ms"], row["id"]) for row in rows], size)
         return pb.ListToolCallsResponse(calls=calls, next_page_token=token)
 
     async def ListToolJobs(self, request: pb.ListToolJobsRequest, context: Any) -> pb.ListToolJobsResponse:
@@ -87,13 +87,13 @@ class ToolServicer(tools_pb2_grpc.ToolServiceServicer):
         owner, size = admitted(context).owner, _page(request.page_size)
         if request.state not in STATES:
             raise InvalidInput(Reason.INVALID_ARGUMENT, "A job is waiting, done or dead.")
-        found = await self._jobs.listed(owner, request.state, _after(request.page_token), size + 1)
-        token = _token([(each.created_ms, each.id) for each in found], size)
+        found = await self._jobs.listed(owner, request.state, read_token(request.page_token), size + 1)
+        token = token_of([(each.created_ms, each.id) for each in found], size)
         return pb.ListToolJobsResponse(jobs=[_job(each) for each in found[:size]], next_page_token=token)
 
     async def RetryToolJob(self, request: pb.RetryToolJobRequest, context: Any) -> pb.RetryToolJobResponse:
         """Only what was given up."""
-        await self._jobs.retry(admitted(context).owner, _uuid(request.job_id))
+        await self._jobs.retry(admitted(context).owner, uuid_of(request.job_id))
         return pb.RetryToolJobResponse()
 
 
@@ -220,17 +220,19 @@ def _page(size: int) -> int:
     return min(size or 50, MAX_PAGE)
 
 
-def _token(keys: Sequence[tuple[int, UUID]], size: int) -> str:
+def token_of(keys: Sequence[tuple[int, UUID]], size: int) -> str:
+    """Where the next page begins, when there is more than `size`."""
     return f"{keys[size - 1][0]}:{keys[size - 1][1]}" if len(keys) > size else ""
 
 
-def _after(token: str) -> tuple[int, UUID]:
+def read_token(token: str) -> tuple[int, UUID]:
+    """What a page token names. Raises InvalidInput."""
     if not token:
         return FIRST
     number, _, rest = token.partition(":")
     if not number.isdecimal() or len(number) > 18:
         raise _no_token()
-    return int(number), _uuid(rest)
+    return int(number), uuid_of(rest)
 
 
 def _place(token: str) -> int:
@@ -241,7 +243,8 @@ def _place(token: str) -> int:
     return int(token)
 
 
-def _uuid(text: str) -> UUID:
+def uuid_of(text: str) -> UUID:
+    """An id. Raises InvalidInput."""
     try:
         return UUID(text)
     except ValueError:

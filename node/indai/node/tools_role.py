@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from indai.mcp.external import load
 from indai.memory.translit import romanise
+from indai.node import auth
 from indai.node.auth import Authenticate, Caller
 from indai.node.inprocess import local_channel
 from indai.node.kinds.money import spoken
+from indai.node.record_service import RecordServicer
 from indai.node.service import Service
 from indai.node.tool_news import News
 from indai.node.tool_service import ApprovalServicer, ToolServicer
@@ -65,6 +67,7 @@ class ToolsPlan:
     resolve: Resolve
     clock: Callable[[], int]
     admit: Authenticate
+    operators: Authenticate
     zone_of: Callable[[str], str]
     more: Sequence[Tool] = ()
     connected: Connected = nothing_connected
@@ -115,6 +118,11 @@ def open_tools(plan: ToolsPlan) -> Tools:
     services = (
         Service(tools_pb2_grpc.add_ToolServiceServicer_to_server, tool_servicer, plan.admit),
         Service(tools_pb2_grpc.add_ApprovalServiceServicer_to_server, approval_servicer, plan.admit),
+        Service(
+            tools_pb2_grpc.add_RecordServiceServicer_to_server,
+            RecordServicer(RecordStore(plan.pool, plan.clock)),
+            auth.either(plan.admit, plan.operators),
+        ),
     )
     aliases = {name: (place.server, place.tool) for name, place in lists.aliases.items()}
     external = ExternalTools(load(plan.data / MCP_FILE), aliases, toolbox.add)

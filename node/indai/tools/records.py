@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import asyncpg
 import yaml
-from indai.protocol.errors import InvalidInput, Reason, Refused
+from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
 from indai.storage.pool import transaction
 from indai.tools.desk import request_id
 from indai.tools.intents.common import TIME, WHEN, zone_of
@@ -26,7 +26,7 @@ from indai.tools.values import Caller, Effect, Progress, Spec, Tool
 from indai.tools.when import read_when
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-MAX_LISTED: Final = 500
+NEWEST: Final = (1 << 62, uuid.UUID(int=(1 << 128) - 1))
 DAY_MS: Final = 86_400_000
 MAX_A_DAY: Final = 2_000  # of one holder: visitors make them
 _COUNTED: Final = {
@@ -180,17 +180,44 @@ class RecordStore:
             )
         return {row["status"]: row["n"] for row in rows}
 
-    async def listed(self, holder: str, kind: str, limit: int = 100) -> Sequence[asyncpg.Record]:
-        """A holder's records of a kind, newest first."""
+    async def listed(
+        self, holder: str, kind: str, limit: int = 100, before: tuple[int, uuid.UUID] = NEWEST
+    ) -> Sequence[asyncpg.Record]:
+        """A holder's records of a kind or of all, newest first, before (created_ms, id)."""
         async with transaction(self._pool, (holder,)) as connection:
             rows: list[asyncpg.Record] = await connection.fetch(
                 "SELECT * FROM tools.records WHERE holder = $1 AND ($2 = '' OR kind = $2)"
-                " ORDER BY created_ms DESC, id LIMIT $3",
+                " AND (created_ms, id) < ($4, $5) ORDER BY created_ms DESC, id DESC LIMIT $3",
                 holder,
                 kind,
-                min(limit, MAX_LISTED),
+                limit,
+                *before,
             )
         return rows
+
+    async def move(self, holder: str, id: uuid.UUID, status: str) -> asyncpg.Record:
+        """A record at another status of its kind. Raises NotFound, and InvalidInput for a status that its
+        kind does not have."""
+        async with transaction(self._pool, (holder,)) as connection:
+            row = await connection.fetchrow(
+                "SELECT kind FROM tools.records WHERE holder = $1 AND id = $2 FOR UPDATE", holder, id
+            )
+            if row is None:
+                raise NotFound(Reason.NOT_FOUND, "There is no such record.", hint="indai tool records")
+            known = catalogue().kinds.get(row["kind"])
+            if known is not None and status not in known.statuses:
+                said = ", ".join(known.statuses)
+                raise InvalidInput(
+                    Reason.INVALID_ARGUMENT, f"A {row['kind']} has another status.", hint=f"one of: {said}"
+                )
+            return await connection.fetchrow(
+                "UPDATE tools.records SET status = $3, updated_ms = $4 WHERE holder = $1 AND id = $2"
+                " RETURNING *",
+                holder,
+                id,
+                status,
+                self._clock(),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -395,3 +395,123 @@ class ApprovalService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class RecordServiceStub:
+    """What agents took down for a team: leads, sign-ups, forms, drafts. For an owner their own, for the operator a tenant's.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ListRecords = channel.unary_unary(
+                '/indai.v1.RecordService/ListRecords',
+                request_serializer=indai_dot_v1_dot_tools__pb2.ListRecordsRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_tools__pb2.ListRecordsResponse.FromString,
+                _registered_method=True)
+        self.SetRecordStatus = channel.unary_unary(
+                '/indai.v1.RecordService/SetRecordStatus',
+                request_serializer=indai_dot_v1_dot_tools__pb2.SetRecordStatusRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_tools__pb2.SetRecordStatusResponse.FromString,
+                _registered_method=True)
+
+
+class RecordServiceServicer:
+    """What agents took down for a team: leads, sign-ups, forms, drafts. For an owner their own, for the operator a tenant's.
+    """
+
+    def ListRecords(self, request, context):
+        """Newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetRecordStatus(self, request, context):
+        """Moves a record to another status of its kind. NOT_FOUND for another holder's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RecordServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ListRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRecords,
+                    request_deserializer=indai_dot_v1_dot_tools__pb2.ListRecordsRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_tools__pb2.ListRecordsResponse.SerializeToString,
+            ),
+            'SetRecordStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetRecordStatus,
+                    request_deserializer=indai_dot_v1_dot_tools__pb2.SetRecordStatusRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_tools__pb2.SetRecordStatusResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'indai.v1.RecordService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('indai.v1.RecordService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class RecordService:
+    """What agents took down for a team: leads, sign-ups, forms, drafts. For an owner their own, for the operator a tenant's.
+    """
+
+    @staticmethod
+    def ListRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.RecordService/ListRecords',
+            indai_dot_v1_dot_tools__pb2.ListRecordsRequest.SerializeToString,
+            indai_dot_v1_dot_tools__pb2.ListRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetRecordStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.RecordService/SetRecordStatus',
+            indai_dot_v1_dot_tools__pb2.SetRecordStatusRequest.SerializeToString,
+            indai_dot_v1_dot_tools__pb2.SetRecordStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

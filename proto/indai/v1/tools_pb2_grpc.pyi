@@ -147,3 +147,46 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         """The owner's word, single use: a yes runs exactly what was shown. NOT_FOUND for what was answered or has expired."""
 
 def add_ApprovalServiceServicer_to_server(servicer: ApprovalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class RecordServiceStub:
+    """What agents took down for a team: leads, sign-ups, forms, drafts. For an owner their own, for the operator a tenant's."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> RecordServiceAsyncStub: ...
+    ListRecords: _grpc.UnaryUnaryMultiCallable[_tools_pb2.ListRecordsRequest, _tools_pb2.ListRecordsResponse]
+    """Newest first."""
+    SetRecordStatus: _grpc.UnaryUnaryMultiCallable[_tools_pb2.SetRecordStatusRequest, _tools_pb2.SetRecordStatusResponse]
+    """Moves a record to another status of its kind. NOT_FOUND for another holder's."""
+
+@_typing.type_check_only
+class RecordServiceAsyncStub(RecordServiceStub):
+    """What agents took down for a team: leads, sign-ups, forms, drafts. For an owner their own, for the operator a tenant's."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    ListRecords: _aio.UnaryUnaryMultiCallable[_tools_pb2.ListRecordsRequest, _tools_pb2.ListRecordsResponse]  # type: ignore[assignment]
+    """Newest first."""
+    SetRecordStatus: _aio.UnaryUnaryMultiCallable[_tools_pb2.SetRecordStatusRequest, _tools_pb2.SetRecordStatusResponse]  # type: ignore[assignment]
+    """Moves a record to another status of its kind. NOT_FOUND for another holder's."""
+
+class RecordServiceServicer(metaclass=_abc_1.ABCMeta):
+    """What agents took down for a team: leads, sign-ups, forms, drafts. For an owner their own, for the operator a tenant's."""
+
+    @_abc_1.abstractmethod
+    def ListRecords(
+        self,
+        request: _tools_pb2.ListRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tools_pb2.ListRecordsResponse, _abc.Awaitable[_tools_pb2.ListRecordsResponse]]:
+        """Newest first."""
+
+    @_abc_1.abstractmethod
+    def SetRecordStatus(
+        self,
+        request: _tools_pb2.SetRecordStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tools_pb2.SetRecordStatusResponse, _abc.Awaitable[_tools_pb2.SetRecordStatusResponse]]:
+        """Moves a record to another status of its kind. NOT_FOUND for another holder's."""
+
+def add_RecordServiceServicer_to_server(servicer: RecordServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from indai.cli.home import Home, Run
+from indai.client.channels import plain_channel
 from indai.node.tools_role import Tools, ToolsPlan, open_tools
+from indai.protocol.errors import IndaiError, Reason
 from indai.tools.values import Caller, Status, unheard
+from indai.v1 import tools_pb2
+from indai.v1.tools_pb2_grpc import RecordServiceStub
 
 from tests.service.node.conftest import ALICES, BOBS
 from tests.service.node.world import Owner, now_ms, world
@@ -27,6 +31,7 @@ class Place:
     home: Home
     owner: Owner
     tools: Tools
+    address: str
 
     async def does(self, *arguments: str, exit_code: int = 0) -> dict[str, Any]:
         given = (*arguments, "--json", "--data", str(self.home.path), "--as", self.owner.handle)
@@ -62,7 +67,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
             token.parent.mkdir(exist_ok=True)
             token.write_text(alice.token)
             token.chmod(0o600)
-            yield Place(home, alice, opened[0])
+            yield Place(home, alice, opened[0], node.info.addresses["owner"])
 
 
 async def test_tools_are_listed_shown_and_called(place: Place) -> None:
@@ -109,3 +114,22 @@ async def test_jobs_are_listed_and_only_a_dead_one_is_tried_again(place: Place) 
     assert (job["kind"], job["tool"], job["state"]) == ("follow", "meet", "waiting")
     refused = await place.does("tool", "retry", job["job"], exit_code=3)
     assert refused["error"]["reason"] == "NOT_FOUND"
+
+
+async def test_records_are_seen_by_their_holder_and_moved_to_a_status_of_their_kind(place: Place) -> None:
+    draft = {"title": "Notes", "text": "Call the printer."}
+    kept = await place.does("tool", "call", "draft-doc", json.dumps(draft))
+    (record,) = (await place.does("tool", "records", "--kind", "document"))["records"]
+    assert (record["record"], record["data"], record["status"]) == (kept["result"]["record"], draft, "draft")
+    moved = await place.does("tool", "status", record["record"], "reviewed")
+    assert moved["status"] == "reviewed"
+    wrong = await place.does("tool", "status", record["record"], "lost", exit_code=2)
+    assert wrong["error"]["hint"] == "one of: draft, reviewed, sent"
+    # The operator sees a tenant's, and no owner's; an owner no tenant's.
+    assert (await place.does("tool", "records", "--tenant", "acme"))["records"] == []
+    theirs = await place.does("tool", "status", record["record"], "sent", "--tenant", "acme", exit_code=3)
+    assert theirs["error"]["reason"] == "NOT_FOUND"
+    stub = RecordServiceStub(plain_channel(place.address, token=place.owner.token))
+    with pytest.raises(IndaiError) as refused:
+        await stub.ListRecords(tools_pb2.ListRecordsRequest(tenant="acme"))
+    assert refused.value.reason is Reason.PERMISSION_DENIED
