@@ -116,9 +116,10 @@ class Call:
                 self._answer(event.audio)
         self._said_until = 0.0
         if self._turn is not None:
-            with contextlib.suppress(asyncio.CancelledError):
+            try:
                 await asyncio.wait({self._turn}, timeout=_TURN_S)
-            self._turn.cancel()
+            finally:
+                self._turn.cancel()
 
     async def interrupt(self) -> None:
         """Stop saying, and stop the turn."""
@@ -126,8 +127,7 @@ class Call:
         self._turn, self._turn_id, self._said_until = None, "", 0.0
         if turn is not None and not turn.done():
             turn.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await turn
+            await asyncio.wait({turn})
         await self.line.clear()
         if turn_id:
             request = pb.StopTurnRequest(turn_id=turn_id, sender=self.caller.identity)
