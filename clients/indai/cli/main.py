@@ -69,6 +69,7 @@ SECTIONS = {
     },
     "Speak with others": {
         "channel": "indai.cli.channel:channel",
+        "voice": "indai.cli.voice:voice",
         "a2a": "indai.cli.a2a:a2a",
         "mcp": "indai.cli.mcp:mcp",
     },

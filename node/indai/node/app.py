@@ -79,7 +79,8 @@ from indai.v1 import (
     policy_pb2_grpc,
     registry_pb2_grpc,
 )
-from indai.web.site import HOME, Place
+from indai.web.sessions import Session as SignedIn
+from indai.web.site import HOME, Place, Site
 
 if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
@@ -185,6 +186,7 @@ class _Process:
         self._routes: list[web.RouteDef] = []
         self._logs: list[Log] = []
         self._node: NodeRole | None = None
+        self._site: Site | None = None
         self.addresses: dict[str, str] = {}
         self.fenced = asyncio.Event()
 
@@ -338,7 +340,6 @@ class _Process:
         await self._serve("a2a", role.services)
         if self._node is not None:
             voice = await self._start_voice(self._node)
-            self._routes += voice.routes
             channels = await self._start_channels(self._node, voice)
             desks = await self._stack.enter_async_context(
                 tenant_services(self._node.tenants, channels.service)
@@ -346,7 +347,7 @@ class _Process:
             served = (*self._node.owner_services, *role.owner_services, channels.service, *desks)
             await self._serve("owner", served)
             self._routes += channels.routes
-            pages = WebPlan(
+            plan = WebPlan(
                 self._pool,
                 self._keystore,
                 self._settings.data,
@@ -357,7 +358,9 @@ class _Process:
                 self._node.desk.handles,
                 self._logs,
             )
-            self._routes += (await self._stack.enter_async_context(web_role(pages))).routes
+            pages = await self._stack.enter_async_context(web_role(plan))
+            self._site = pages.site
+            self._routes += (*pages.routes, *voice.routes)
 
     async def _start_voice(self, node: NodeRole) -> VoiceRole:
         """Microphones and telephones, likewise."""
@@ -367,8 +370,12 @@ class _Process:
             self._keystore,
             self._settings.data,
             lambda: self._place().url,
+            self._signed_in,
         )
         return await self._stack.enter_async_context(voice_role(plan))
+
+    async def _signed_in(self, request: web.Request) -> SignedIn | None:
+        return await self._site.whose(request) if self._site is not None else None
 
     async def _start_channels(self, node: NodeRole, voice: VoiceRole) -> ChannelsRole:
         """Messengers, in front of the conversations of this process's node."""

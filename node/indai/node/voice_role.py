@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets as chance
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ from indai.voice.limits import Lines
 from indai.voice.notes import transcribe
 from indai.voice.speech import Chain
 from indai.voice.telephone import Telephones
+from indai.web.accounts import OWNER
+from indai.web.sessions import Session
 
 if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
@@ -32,13 +34,15 @@ FILE = "speech.yaml"
 
 @dataclass(frozen=True, slots=True)
 class VoicePlan:
-    """What speech is built from. `data` may hold `speech.yaml`; `url` is where the HTTP port is reached."""
+    """What speech is built from. `data` may hold `speech.yaml`; `url` is where the HTTP port is reached;
+    `whose` says who is signed in."""
 
     conversations: ConversationServiceAsyncStub
     secrets: Secrets
     keystore: KeyStore
     data: Path
     url: Callable[[], str]
+    whose: Callable[[web.Request], Awaitable[Session | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ async def voice_role(plan: VoicePlan) -> AsyncIterator[VoiceRole]:
         speech = engines(config, session, secret)
         stack.push_async_callback(speech.close)
         lines = Lines()
-        browsers = Browsers(speech, plan.conversations, spoken, _anybody, lines)
+        browsers = Browsers(speech, plan.conversations, spoken, Visitors(plan.whose), lines)
         telephones = Telephones(
             speech,
             plan.conversations,
@@ -82,9 +86,17 @@ async def voice_role(plan: VoicePlan) -> AsyncIterator[VoiceRole]:
         yield VoiceRole(speech, (*telephones.routes(), *browsers.routes()))
 
 
-async def _anybody(_: web.Request) -> pb.Identity:
-    """A visitor without a session: somebody new at each call."""
-    return pb.Identity(channel="voice", kind="web_session", value=chance.token_hex(16), verified=False)
+@dataclass(frozen=True, slots=True)
+class Visitors:
+    """Who sits before a browser: an owner who is signed in at the desk, or somebody new at each call."""
+
+    whose: Callable[[web.Request], Awaitable[Session | None]]
+
+    async def __call__(self, request: web.Request) -> pb.Identity:
+        session = await self.whose(request)
+        if session is not None and session.role == OWNER:
+            return pb.Identity(channel="voice", kind="handle", value=session.scope, verified=True)
+        return pb.Identity(channel="voice", kind="web_session", value=chance.token_hex(16), verified=False)
 
 
 def _read(path: Path) -> str:

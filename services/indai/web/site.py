@@ -160,6 +160,11 @@ class Site:
         """What was kept; nothing when it is gone."""
         return request.cookies.get(self._name(name), "")
 
+    async def whose(self, request: web.Request) -> Session | None:
+        """The session that a browser shows, if it is in force: for what is no page, such as a microphone."""
+        token = request.cookies.get(self._name(_SESSION), "")
+        return await self.sessions.find_token(token) if token else None
+
     def _guarded(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             visit, fresh, failure = await self._visit(request)

@@ -187,9 +187,17 @@ async def test_a_browser_speaks_and_is_spoken_to() -> None:
     assert booth.talk.messages[0].handle == "ind.ai/alice"
 
 
-@pytest.mark.parametrize(
-    "first", ["no json", "[1]", '{"type": "hello"}', b"\0\0", '{"type": "start"}\0', '{"type": "start", "language": "xx"}']
-)  # fmt: skip
+_FIRST = [
+    "no json",
+    "[1]",
+    '{"type": "hello"}',
+    b"\0\0",
+    '{"type": "start"}\0',
+    '{"type": "start", "language": "xx"}',
+]
+
+
+@pytest.mark.parametrize("first", _FIRST)
 async def test_what_a_browser_sends_is_checked(first: str | bytes) -> None:
     booth = Booth()
     async with (
