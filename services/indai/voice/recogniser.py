@@ -18,14 +18,19 @@ import numpy as np
 from indai.voice.audio import HEARING
 from indai.voice.ngram_model import arpa, pronunciations, sentences
 
+_REQUESTS, _SOUNDS = "requests", "sounds"
 LONGEST = 16_000 * 2 * 120
 _SILENCE = HEARING * 2 // 5  # samples before and after
+# How much less likely a sound may be as a request than as a mere sequence of English sounds: a logarithm for
+# each frame of 10 ms, in PocketSphinx's unit. Chosen on the sentences of bench/voice.py.
+_MARGIN = -0.000_35
+_FRAME = HEARING // 100
 _NOISE = 8  # of 32,768: a synthetic voice is too clean, and the logarithm of nothing misleads the recogniser
 
 
 def decoder() -> Any:
     """PocketSphinx with its English sounds and our language model. Raises ImportError without it."""
-    from pocketsphinx import Decoder  # noqa: PLC0415 - half a second, and only this process needs it
+    from pocketsphinx import Decoder, get_model_path  # noqa: PLC0415 - only this process needs it
 
     found = Decoder(samprate=HEARING, lm=None, loglevel="FATAL")
     for word, sounds in pronunciations().items():
@@ -34,18 +39,29 @@ def decoder() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "requests.arpa"
         path.write_text(arpa(sentences()), "ascii")
-        found.add_lm_file("requests", str(path))
-    found.activate_search("requests")
+        found.add_lm_file(_REQUESTS, str(path))
+    found.add_allphone_file(_SOUNDS, get_model_path("en-us/en-us-phone.lm.bin"))
     return found
 
 
 def recognise(with_decoder: Any, pcm: bytes) -> dict[str, Any]:
-    """What was said. It can't say how sure that is."""
+    """What was said; "" for what is no request: everything sounds like some request, if only a little."""
+    rough = _roughened(pcm)
+    text, as_request = _decoded(with_decoder, _REQUESTS, rough)
+    _, as_sounds = _decoded(with_decoder, _SOUNDS, rough)
+    if (as_request - as_sounds) / max(1, len(pcm) // 2 // _FRAME) < _MARGIN:
+        text = ""
+    return {"text": text}
+
+
+def _decoded(with_decoder: Any, search: str, sound: bytes) -> tuple[str, float]:
+    """The best words, or sounds, and their score."""
+    with_decoder.activate_search(search)
     with_decoder.start_utt()
-    with_decoder.process_raw(_roughened(pcm), full_utt=True)
+    with_decoder.process_raw(sound, full_utt=True)
     with_decoder.end_utt()
     hypothesis = with_decoder.hyp()
-    return {"text": "" if hypothesis is None else hypothesis.hypstr}
+    return ("", 0.0) if hypothesis is None else (hypothesis.hypstr, hypothesis.best_score)
 
 
 def _roughened(pcm: bytes) -> bytes:

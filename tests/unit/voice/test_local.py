@@ -60,6 +60,14 @@ async def test_a_spoken_request_is_understood(local: LocalSpeech) -> None:
     assert (await local.hear(audio, "en")).text == "i would like to meet bob for half an hour"
 
 
+@needs_espeak
+@loop
+async def test_what_is_no_request_is_not_taken_for_one(local: LocalSpeech) -> None:
+    clear = LocalSpeech(voices={"en": "en-us+klatt4"})
+    for sentence in ("The train was two hours late", "My washing machine is leaking again"):
+        assert (await local.hear(await clear.say(sentence, "en"), "en")).text == ""
+
+
 @loop
 async def test_nothing_is_heard_in_silence(local: LocalSpeech) -> None:
     assert len((await local.hear(Audio(b"\0\0" * HEARING, HEARING), "en")).text.split()) <= 1
