@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from indai.client.channels import plain_channel
-from indai.v1 import conversation_pb2, owner_pb2
+from indai.v1 import conversation_pb2, desk_pb2, owner_pb2
 from indai.v1.conversation_pb2_grpc import ConversationServiceStub
+from indai.v1.desk_pb2_grpc import DeskServiceStub
 from indai.voice.audio import HEARING, Audio, wav
 from indai.voice.local import LocalSpeech
 
 from tests.service.node.world import Node, Owner, world
-from tests.service.web.conftest import ALICES, BOBS, Desks
+from tests.service.web.conftest import ALICES, BOBS, Browser
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -31,15 +33,37 @@ pytestmark = [
 ]
 
 
+@dataclass
+class Town:
+    """alice on a node that people reach over HTTP, bob on another."""
+
+    a: Node
+    alice: Owner
+    bob: Owner
+
+    @property
+    def url(self) -> str:
+        return self.a.info.addresses["desk"].removesuffix("/desk")
+
+    @contextlib.asynccontextmanager
+    async def signed_in(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """Alice's browser, signed in at her desk by a code from her own terminal."""
+        stub = DeskServiceStub(plain_channel(self.a.info.addresses["owner"], token=self.alice.token))
+        code = (await stub.CreateSignInCode(desk_pb2.CreateSignInCodeRequest())).code
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
+            assert (await Browser(self.url, http).sign_in(code)).path == "/desk"
+            yield http
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desks]:
+async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     base: Path = tmp_path_factory.mktemp("voice")
     async with contextlib.AsyncExitStack() as stack:
         registry = await stack.enter_async_context(world(base))
         a = await stack.enter_async_context(registry.node("node-a", "127.0.0.1:0", "llm", "memory", "edge"))
         b = await stack.enter_async_context(registry.node("node-b"))
         alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
-        yield Desks(registry, a, b, alice, bob)
+        yield Town(a, alice, bob)
 
 
 async def spoken(sentence: str) -> Audio:
@@ -65,10 +89,10 @@ async def talked(socket: aiohttp.ClientWebSocketResponse, sentence: str) -> list
     return heard
 
 
-async def test_a_spoken_sentence_ends_in_a_commitment_on_both_nodes(town: Desks) -> None:
+async def test_a_spoken_sentence_ends_in_a_commitment_on_both_nodes(town: Town) -> None:
     async with (
-        town.browser(town.a, town.alice) as desk,
-        desk.http.ws_connect(f"{desk.base}/voice/ind.ai/alice", headers={"Origin": desk.base}) as socket,
+        town.signed_in() as http,
+        http.ws_connect(f"{town.url}/voice/ind.ai/alice", headers={"Origin": town.url}) as socket,
     ):
         await socket.send_json({"type": "start", "language": "en", "time_zone": "Asia/Kolkata"})
         assert (await socket.receive_json())["type"] == "ready"
@@ -81,11 +105,10 @@ async def test_a_spoken_sentence_ends_in_a_commitment_on_both_nodes(town: Desks)
         assert [each.state for each in threads] == [owner_pb2.THREAD_STATE_COMMITTED]
 
 
-async def test_a_caller_who_is_not_signed_in_stands_at_the_public_door(town: Desks) -> None:
-    url = town.base(town.a)
+async def test_a_caller_who_is_not_signed_in_stands_at_the_public_door(town: Town) -> None:
     async with (
         aiohttp.ClientSession() as session,
-        session.ws_connect(f"{url}/voice/ind.ai/alice") as socket,
+        session.ws_connect(f"{town.url}/voice/ind.ai/alice") as socket,
     ):
         await socket.send_json({"type": "start", "language": "en"})
         await socket.receive_json()
@@ -96,10 +119,10 @@ async def test_a_caller_who_is_not_signed_in_stands_at_the_public_door(town: Des
     assert {each.door for each in sessions if "voice" in each.channels} == {"private", "public"}
 
 
-async def test_nobody_is_called_who_does_not_live_here(town: Desks) -> None:
+async def test_nobody_is_called_who_does_not_live_here(town: Town) -> None:
     async with (
         aiohttp.ClientSession() as session,
-        session.ws_connect(f"{town.base(town.a)}/voice/ind.ai/nobody") as socket,
+        session.ws_connect(f"{town.url}/voice/ind.ai/nobody") as socket,
     ):
         await socket.send_json({"type": "start", "language": "en"})
         await socket.receive_json()
@@ -108,7 +131,7 @@ async def test_nobody_is_called_who_does_not_live_here(town: Desks) -> None:
         assert heard[-1]["reason"] == "NOT_FOUND"
 
 
-async def test_a_voice_note_is_a_message(town: Desks, tmp_path: Path) -> None:
+async def test_a_voice_note_is_a_message(town: Town, tmp_path: Path) -> None:
     from indai.edge.media import Transcribe
     from indai.node.voice_role import VoiceRole
     from indai.voice.config import engines, parse_config
