@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Container
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import asyncpg
 from indai.node import auth
@@ -15,16 +14,14 @@ from indai.node.owner_conversation_service import OwnerConversations
 from indai.node.service import Service
 from indai.runtime.bindings import Bindings
 from indai.runtime.conversations.notices import Notices
-from indai.runtime.conversations.outbound import Notice, Outbound
+from indai.runtime.conversations.outbound import Outbound
 from indai.runtime.conversations.people import People
 from indai.runtime.conversations.remembering import Remembering
 from indai.runtime.conversations.servicer import ConversationServicer
 from indai.runtime.defaults import settle_defaults
 from indai.runtime.tierstore import TierStore
 from indai.runtime.turn.pipeline import Around, Decide, Pipeline
-from indai.runtime.words import say
-from indai.tools.values import Caller, Outcome, Toolbox
-from indai.v1 import conversation_pb2 as pb
+from indai.tools.values import Toolbox
 from indai.v1 import conversation_pb2_grpc, owner_pb2
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 
@@ -60,14 +57,6 @@ class Conversations:
     stub: ConversationServiceAsyncStub
     outbound: Outbound
     owner_servicer: OwnerConversations
-
-    async def push(self, caller: Caller, outcome: Outcome) -> None:
-        """`indai.tools.values.Push`: tells the session of a call what became of it later, once."""
-        code = outcome.approval.code if outcome.approval is not None else ""
-        key = f"tool {outcome.job or code or outcome.thread or caller.turn} {outcome.status.value}"
-        text = outcome.words or say("error", caller.language)
-        owner = caller.owner if caller.door != "distribution" else caller.tenant
-        await self.outbound.put(owner, UUID(hex=caller.session), Notice(key, pb.Reply(text=text)))
 
     def at_the_owners_port(self, admit: auth.Authenticate) -> Service:
         """The service for owners and the operator."""

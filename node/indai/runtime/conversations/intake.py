@@ -45,19 +45,28 @@ _NEW_SESSION = """
         (id, owner, tenant, binding, handle, door, person, scope_person, channel, segment, state)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10) ON CONFLICT DO NOTHING RETURNING id
 """
-_TOUCH = """
-    UPDATE runtime.sessions SET last_active_at = now(), channel = $2, last_text = $3, segment = $4,
-        segment_messages = CASE WHEN segment = $4 THEN segment_messages + 1 ELSE 1 END,
-        time_zone = CASE WHEN $5 = '' THEN time_zone ELSE $5 END, account = $6
-    WHERE id = $1
-"""
-_MESSAGE = """
-    INSERT INTO runtime.messages (id, owner, session, segment, turn, outgoing, channel, text, body)
-    VALUES ($1, $2, $3, $4, $5, false, $6, $7, $8)
-"""
-_TURN = """
-    INSERT INTO runtime.turns (id, owner, session, person, message, request, state, note)
-    VALUES ($1, $2, $3, $4, $5, $6, 'queued', $7)
+# All that makes a message durable, in one round trip; each part names its own rows.
+_STORE = """
+    WITH touched AS (
+        UPDATE runtime.sessions SET last_active_at = now(), channel = $5, account = $6,
+            last_text = left($8, 200),
+            segment = $4,
+            segment_messages = CASE WHEN segment = $4 THEN segment_messages + 1 ELSE 1 END,
+            time_zone = CASE WHEN $7 = '' THEN time_zone ELSE $7 END
+        WHERE id = $1
+    ), said AS (
+        INSERT INTO runtime.messages (id, owner, session, segment, turn, outgoing, channel, text, body)
+        VALUES ($2, $9, $1, $4, $3, false, $5, $8, $10)
+    ), begun AS (
+        INSERT INTO runtime.turns (id, owner, session, person, message, request, state, note)
+        VALUES ($3, $9, $1, $11, $2, $10, 'queued', $12)
+    ), used AS (
+        UPDATE runtime.identities SET last_used_at = now() WHERE id = $13
+    ), delivered AS (
+        INSERT INTO runtime.deliveries (channel, account, provider_message_id, owner, turn, person)
+        SELECT $5, $6, $14, $9, $3, $11 WHERE $14 <> ''
+    )
+    INSERT INTO runtime.turn_events (turn, seq, owner, event) VALUES ($3, 1, $9, $15)
 """
 
 
@@ -233,39 +242,22 @@ class Intake:
         turn, row = fresh(self._clock), fresh(self._clock)
         event = pb.TurnEvent(turn_id=turn.hex, seq=1)
         event.accepted.CopyFrom(pb.TurnAccepted(session_id=session.hex, door=place.door, handle=place.handle))
-        owner, body, channel = place.owner, message.SerializeToString(), message.sender.channel
         await connection.execute(
-            _TOUCH,
+            _STORE,
             session,
-            channel,
-            message.text[:_SHOWN],
-            segment,
-            message.time_zone[:_SHOWN],
-            message.account,
-        )
-        await connection.execute(_MESSAGE, row, owner, session, segment, turn, channel, message.text, body)
-        await connection.execute(
-            _TURN, turn, owner, session, person.id, row, body, json.dumps(dict(note), ensure_ascii=False)
-        )
-        await connection.execute(
-            "INSERT INTO runtime.turn_events (turn, seq, owner, event) VALUES ($1, 1, $2, $3)",
+            row,
             turn,
-            owner,
+            segment,
+            message.sender.channel,
+            message.account,
+            message.time_zone[:_SHOWN],
+            message.text,
+            place.owner,
+            message.SerializeToString(),
+            person.id,
+            json.dumps(dict(note), ensure_ascii=False),
+            person.identity,
+            message.provider_message_id,
             event.SerializeToString(),
         )
-        await connection.execute(
-            "UPDATE runtime.identities SET last_used_at = now() WHERE id = $1", person.identity
-        )
-        if message.provider_message_id:
-            await connection.execute(
-                "INSERT INTO runtime.deliveries"
-                " (channel, account, provider_message_id, owner, turn, person)"
-                " VALUES ($1, $2, $3, $4, $5, $6)",
-                channel,
-                message.account,
-                message.provider_message_id,
-                owner,
-                turn,
-                person.id,
-            )
-        return Taken(turn, session, owner, False, event)
+        return Taken(turn, session, place.owner, False, event)

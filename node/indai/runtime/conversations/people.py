@@ -30,10 +30,13 @@ CODE_LIFE_MS: Final = 600_000
 ALPHABET: Final = "ACDEFGHJKMNPQRTUVWXYZ234679"
 CODE_LENGTH: Final = 8
 
+# The person is seen from here on.
 _FIND = """
-    SELECT id, person, channel, display_name FROM runtime.identities
-    WHERE kind = $1 AND value = $2 AND verified = $3 AND (channel = $4 OR ($1 = 'handle' AND verified))
-    ORDER BY (channel = $4) DESC LIMIT 1
+    SELECT found.*, set_config('indai.people', found.person::text, true) FROM (
+        SELECT id, person, channel, display_name FROM runtime.identities
+        WHERE kind = $1 AND value = $2 AND verified = $3 AND (channel = $4 OR ($1 = 'handle' AND verified))
+        ORDER BY (channel = $4) DESC LIMIT 1
+    ) found
 """
 _ADD = """
     INSERT INTO runtime.identities (id, person, channel, kind, value, verified, display_name, verified_at)
@@ -97,7 +100,6 @@ async def met(connection: asyncpg.Connection, identity: pb.Identity, clock: Cloc
 
 
 async def _person(connection: asyncpg.Connection, person: UUID, identity: UUID, name: str) -> Person:
-    await also_see(connection, people=[person])
     rows = await connection.fetch(_HANDLES, person)
     return Person(person, identity, tuple(row["value"] for row in rows), name)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -18,8 +17,6 @@ from indai.protocol.errors import Reason, Unavailable
 from indai.runtime.conversations.rows import seeing
 from indai.runtime.conversations.values import Breach, Clock, Place, Session, Thought, Turn, fresh, missing
 from indai.v1 import conversation_pb2 as pb
-
-_SHOWN: Final = 200
 
 # The session's lock makes two claims wait for each other; the unique index is what nothing gets around.
 _CLAIM = """
@@ -30,7 +27,12 @@ _CLAIM = """
 """
 # A claim that a power cut takes back is made again: it need not wait for the disk.
 _SESSION = """
-    SELECT *, set_config('synchronous_commit', 'off', true) FROM runtime.sessions WHERE id = $1 FOR UPDATE
+    SELECT *, set_config('synchronous_commit', 'off', true), ARRAY(
+        SELECT value FROM runtime.identities i
+        WHERE i.person = sessions.person AND kind = 'handle' AND verified
+        GROUP BY value ORDER BY max(last_used_at) DESC
+    ) AS handles
+    FROM runtime.sessions WHERE id = $1 FOR UPDATE
 """
 _EVENTS = """
     WITH fast AS (SELECT set_config('synchronous_commit', 'off', true))
@@ -38,27 +40,30 @@ _EVENTS = """
     SELECT $1, given.seq, $2, given.event FROM unnest($3::int[], $4::bytea[]) AS given(seq, event), fast
     WHERE EXISTS (SELECT 1 FROM runtime.turns WHERE id = $1 AND worker = $5 AND state = 'running')
 """
-_LAST_EVENTS = """
-    INSERT INTO runtime.turn_events (turn, seq, owner, event)
-    SELECT $1, given.seq, $2, given.event FROM unnest($3::int[], $4::bytea[]) AS given(seq, event)
-"""
+_LAST_EVENT = "INSERT INTO runtime.turn_events (turn, seq, owner, event) VALUES ($1, $2, $3, $4)"
+# The end of a turn in one round trip: nothing of it happens unless the turn is still ours.
 _FINISH = """
-    UPDATE runtime.turns SET state = 'finished', ending = $3, reason = $4, stage_ms = $5, trace = $6,
-        cost_micros = $7, finished_at = now()
-    WHERE id = $1 AND worker = $2 AND state = 'running' RETURNING id
-"""
-_ANSWER = """
-    INSERT INTO runtime.messages (id, owner, session, segment, turn, outgoing, channel, text, body)
-    SELECT $1, $2, coalesce(merged_into, id), segment, $4, true, $5, $6, $7
-    FROM runtime.sessions WHERE id = $3
-"""
-_SETTLE = """
-    UPDATE runtime.sessions SET last_active_at = now(),
-        language = CASE WHEN $2 = '' THEN language ELSE $2 END,
-        last_text = CASE WHEN $3 = '' THEN last_text ELSE $3 END,
-        state = coalesce($4::jsonb, state),
-        status = CASE WHEN $5 AND status = 'active' THEN 'handed_off' ELSE status END
-    WHERE id = $1
+    WITH ended AS (
+        UPDATE runtime.turns SET state = 'finished', ending = $3, reason = $4, stage_ms = $5, trace = $6,
+            cost_micros = $7, finished_at = now()
+        WHERE id = $1 AND worker = $2 AND state = 'running' RETURNING id
+    ), answer AS (
+        INSERT INTO runtime.messages (id, owner, session, segment, turn, outgoing, channel, text, body)
+        SELECT $8, $9, coalesce(s.merged_into, s.id), s.segment, $1, true, $11, $12, $13
+        FROM runtime.sessions s, ended WHERE s.id = $10 AND $14
+    ), settled AS (
+        UPDATE runtime.sessions SET last_active_at = now(),
+            language = CASE WHEN $15 = '' THEN language ELSE $15 END,
+            last_text = CASE WHEN $12 = '' THEN last_text ELSE left($12, 200) END,
+            state = coalesce($16::jsonb, state),
+            status = CASE WHEN $17 AND status = 'active' THEN 'handed_off' ELSE status END
+        FROM ended WHERE sessions.id = $10
+    ), told AS (
+        INSERT INTO runtime.turn_events (turn, seq, owner, event)
+        SELECT $1, given.seq, $9, given.event
+        FROM unnest($18::int[], $19::bytea[]) AS given(seq, event), ended
+    )
+    SELECT id FROM ended
 """
 # Whoever is handed to answers now, also if they had handed on before.
 _HAND_ON = """
@@ -104,14 +109,11 @@ class TurnStore:
             turn = await connection.fetchrow(_CLAIM, session, self._epoch)
             if turn is None:
                 return None
-            before = await connection.fetch(
-                "SELECT seq, event FROM runtime.turn_events WHERE turn = $1 ORDER BY seq", turn["id"]
-            )
-            handles = await connection.fetch(
-                "SELECT value FROM runtime.identities WHERE person = $1 AND kind = 'handle' AND verified"
-                " GROUP BY value ORDER BY max(last_used_at) DESC",
-                row["person"],
-            )
+            before = []
+            if turn["attempts"] > 1:
+                before = await connection.fetch(
+                    "SELECT seq, event FROM runtime.turn_events WHERE turn = $1 ORDER BY seq", turn["id"]
+                )
         events = [pb.TurnEvent.FromString(each["event"]) for each in before]
         return Turn(
             turn["id"],
@@ -119,9 +121,9 @@ class TurnStore:
             turn["message"],
             pb.InboundMessage.FromString(turn["request"]),
             turn["attempts"],
-            tuple(each["value"] for each in handles),
+            tuple(row["handles"]),
             tuple(each.sentence.text for each in events if each.HasField("sentence")),
-            (before[-1]["seq"] if before else 0) + 1,
+            (before[-1]["seq"] if before else 1) + 1,
             json.loads(turn["note"]),
         )
 
@@ -149,23 +151,21 @@ class TurnStore:
                 json.dumps(dict(thought.stage_ms)),
                 json.dumps(dict(thought.trace), ensure_ascii=False),
                 thought.cost_micros,
+                fresh(self._clock),
+                owner,
+                session.id,
+                turn.request.sender.channel,
+                reply.text,
+                reply.SerializeToString(),
+                bool(reply.text or reply.media or reply.choices),
+                thought.language,
+                state,
+                thought.hand_over,
+                seqs,
+                raw,
             )
             if ended is None:
                 raise _taken_over()
-            if reply.text or reply.media or reply.choices:
-                await connection.execute(
-                    _ANSWER,
-                    fresh(self._clock),
-                    owner,
-                    session.id,
-                    turn.id,
-                    turn.request.sender.channel,
-                    reply.text,
-                    reply.SerializeToString(),
-                )
-            await connection.execute(
-                _SETTLE, session.id, thought.language, reply.text[:_SHOWN], state, thought.hand_over
-            )
             if thought.hand_to:
                 place = session.place
                 await connection.execute(
@@ -173,7 +173,6 @@ class TurnStore:
                 )
             for breach in thought.breaches:
                 await self._keep_breach(connection, turn, breach)
-            await connection.execute(_LAST_EVENTS, turn.id, owner, seqs, raw)
 
     async def _keep_breach(self, connection: asyncpg.Connection, turn: Turn, breach: Breach) -> None:
         place = turn.session.place
@@ -240,7 +239,7 @@ class TurnStore:
                 "SELECT max(seq) + 1 FROM runtime.turn_events WHERE turn = $1", turn
             )
             event = pb.TurnEvent(turn_id=turn.hex, seq=seq, finished=pb.TurnFinished(stopped=True))
-            await connection.execute(_LAST_EVENTS, turn, owner, [seq], [event.SerializeToString()])
+            await connection.execute(_LAST_EVENT, turn, seq, owner, event.SerializeToString())
         return True
 
 
