@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 from indai.storage.pool import transaction
@@ -71,6 +75,32 @@ async def test_what_a_killed_node_left_is_answered_by_the_next(database: Databas
             heard = await watched(there, turn)
             assert heard.text == "Oil paint."
             assert [each.seq for each in heard.events] == list(range(1, len(heard.events) + 1))
+
+
+async def test_a_process_that_is_killed_in_the_middle_of_a_turn_loses_nothing(database: Database) -> None:
+    async with Upstream("openai", [Reply(hang_at=0), Reply(text=("Oil paint.",))]).serving() as up:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.service.runtime.doomed",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        plan = {"dsn": database.dsn, "config": one_provider(up), "text": QUESTION}
+        child.stdin.write(json.dumps(plan).encode() + b"\n")
+        turn = (await child.stdout.readline()).decode().strip()
+        await up.asked.wait()
+        child.send_signal(signal.SIGKILL)
+        await child.wait()
+        async with cell(database.pool, config=one_provider(up), epoch=2) as there:
+            assert (await watched(there, turn)).text == "Oil paint."
+            listed = await there.stub.ListSessions(pb.ListSessionsRequest(handle=ALICE))
+            request = pb.ListSessionMessagesRequest(session_id=listed.sessions[0].session_id)
+            messages = (await there.stub.ListSessionMessages(request)).messages
+            assert [each.text for each in messages] == [QUESTION, "Oil paint."]
 
 
 async def test_a_half_said_answer_of_a_killed_node_ends_with_words(database: Database) -> None:
