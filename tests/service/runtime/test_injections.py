@@ -154,8 +154,10 @@ async def test_memory_gets_what_was_said_and_not_what_quotes_outsiders(database:
             "Blue it is.",
             "what did eve write to me?",
         ]
-        async with transaction(database.pool, (ALICE,)) as connection:
-            assert not await connection.fetchval("SELECT count(*) FROM runtime.messages WHERE NOT remembered")
+        left = 1
+        while left:  # nothing is told again for ever
+            async with transaction(database.pool, (ALICE,)) as connection:
+                left = await connection.fetchval("SELECT count(*) FROM runtime.messages WHERE NOT remembered")
 
 
 async def _remembered(memory: Any, count: int) -> list[memory_pb2.Turn]:
