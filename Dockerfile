@@ -15,6 +15,8 @@ FROM python:3.13-slim
 # A number of its own, so that the volumes' files keep their owner whatever the base image adds.
 RUN useradd --system --uid 10001 --no-create-home indai \
  && install -d -o indai -m 0700 /data && install -d -o indai -m 0755 /network
+# Speech without a key.
+RUN apt-get update && apt-get install -y --no-install-recommends espeak-ng && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/indai /opt/indai
 # At the first connection to a peer gRPC would report the handshake that only fetches its certificate.
 ENV PATH=/opt/indai/bin:$PATH INDAI_DATA=/data GRPC_VERBOSITY=ERROR

@@ -21,7 +21,7 @@ from indai.protocol.errors import IndaiError
 from indai.v1 import conversation_pb2 as pb
 from indai.voice.audio import Audio
 from indai.voice.endpointing import Began, Ended, Endpointer
-from indai.voice.speech import Speech
+from indai.voice.speech import LONGEST_S, Speech
 
 if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
@@ -73,6 +73,7 @@ class Call:
     _language: str = ""
     _said_until: float = 0.0
     _utterances: int = 0
+    _unheard: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         self._language = self.caller.language
@@ -137,9 +138,14 @@ class Call:
     def _answer(self, audio: Audio) -> None:
         if audio.seconds < _SHORTEST_S:
             return
+        # Who goes on after a pause, before they were understood, is in the middle of a sentence.
+        whole = Audio(self._unheard + audio.pcm, audio.rate)
+        if whole.seconds > LONGEST_S:
+            whole = audio
+        self._unheard = whole.pcm
         self._utterances += 1
         before = self._turn
-        self._turn = asyncio.create_task(self._heard(audio, self._utterances, before))
+        self._turn = asyncio.create_task(self._heard(whole, self._utterances, before))
 
     async def _heard(self, audio: Audio, number: int, before: asyncio.Task[None] | None) -> None:
         """From sound to the last sentence of the answer."""
@@ -147,6 +153,7 @@ class Call:
             await asyncio.wait({before})
         try:
             heard = await self.speech.hear(audio, self.language)
+            self._unheard = b""
             if not heard.text:
                 await self._say_ours(say("voice_not_understood", self.language))
                 return
@@ -154,6 +161,7 @@ class Call:
             await self.line.tell("heard", text=heard.text, language=self._language)
             await self._turned(heard.text, number)
         except (IndaiError, grpc.aio.AioRpcError) as error:
+            self._unheard = b""
             _log.warning("a turn of a call failed", reason=_reason(error))
             await self._sorry(error)
         except ConnectionError:

@@ -39,6 +39,7 @@ class LocalSpeech:
         self._program, self._voices = program, voices
         self._worker: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[Heard | None]] = set()
 
     def hears(self, language: str) -> bool:
         """English."""
@@ -76,18 +77,19 @@ class LocalSpeech:
         if not self.hears(language):
             raise no_such_language("understands", language)
         pcm = (await asyncio.to_thread(audio.at, HEARING)).pcm
-        async with self._turn:
-            try:
-                async with asyncio.timeout(_HEAR_S):
-                    answer = await self._asked(pcm)
-            except (TimeoutError, OSError, ValueError) as error:
-                await self._stop()
-                raise failed(NAME, f"did not recognise: {type(error).__name__}") from None
-            except asyncio.CancelledError:
-                # An answer that nobody waits for would be the next utterance's.
-                await self._stop()
-                raise
-        return Heard(str(answer.get("text", "")), "en")
+        wanted = asyncio.Event()
+        wanted.set()
+        # Whoever stops waiting leaves the recogniser its turn: it answers one after the other, and to start
+        # another takes seconds. What hasn't begun then, never does.
+        task = asyncio.create_task(self._recognised(pcm, wanted))
+        self._running.add(task)
+        task.add_done_callback(self._over)
+        try:
+            heard = await asyncio.shield(task)
+        finally:
+            wanted.clear()
+        assert heard is not None  # noqa: S101 - it was wanted all the time
+        return heard
 
     async def check(self) -> Health:
         """Says a word."""
@@ -104,7 +106,28 @@ class LocalSpeech:
 
     async def close(self) -> None:
         """Ends the recogniser."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
         await self._stop()
+
+    async def _recognised(self, pcm: bytes, wanted: asyncio.Event) -> Heard | None:
+        async with self._turn:
+            if not wanted.is_set():
+                return None
+            try:
+                async with asyncio.timeout(_HEAR_S):
+                    answer = await self._asked(pcm)
+            except (TimeoutError, OSError, ValueError) as error:
+                await self._stop()
+                raise failed(NAME, f"did not recognise: {type(error).__name__}") from None
+            return Heard(str(answer.get("text", "")), "en")
+
+    def _over(self, task: asyncio.Task[Heard | None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, even if nobody waits for it any more
 
     async def _asked(self, pcm: bytes) -> dict[str, object]:
         worker = self._worker

@@ -67,6 +67,7 @@ class Ears:
     said: list[tuple[str, str]] = field(default_factory=list)
     asked: list[tuple[float, str]] = field(default_factory=list)
     fault: IndaiError | None = None
+    gate: asyncio.Event | None = None
     name: str = "ears"
 
     def hears(self, language: str) -> bool:
@@ -77,6 +78,8 @@ class Ears:
 
     async def hear(self, audio: Audio, language: str) -> Heard:
         self.asked.append((audio.seconds, language))
+        if self.gate is not None:
+            await self.gate.wait()
         if self.fault is not None:
             raise self.fault
         return Heard(self.words.popleft(), language)

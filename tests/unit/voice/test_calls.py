@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -77,6 +78,26 @@ async def test_who_speaks_while_they_are_spoken_to_is_listened_to() -> None:
     await until(lambda: len(booth.talk.messages) == 2)
     await until(lambda: len(booth.wire.played) == 5)
     assert booth.wire.played == ["Hello.", "I am here.", "Hello.", "I am here.", "What do you need?"]
+    await call.hang_up()
+
+
+async def test_who_goes_on_after_a_pause_has_said_one_sentence() -> None:
+    booth = Booth(ears=Ears(deque(["cancel my meeting with priya"]), gate=asyncio.Event()))
+    call = booth.call()
+    await call.feed(utterance())
+    await until(lambda: booth.ears.asked)
+    await call.feed(utterance())
+    await until(lambda: len(booth.ears.asked) == 2)
+    assert booth.ears.gate is not None
+    booth.ears.gate.set()
+    await until(lambda: booth.talk.messages)
+    (first, _), (both, _) = booth.ears.asked
+    assert both == pytest.approx(2 * first, rel=0.2)
+    await until(lambda: not call.busy)
+    booth.ears.words.append("goodbye")
+    await call.feed(utterance())
+    await until(lambda: len(booth.talk.messages) == 2)
+    assert booth.ears.asked[2][0] == pytest.approx(first, rel=0.2)
     await call.hang_up()
 
 

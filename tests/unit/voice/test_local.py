@@ -88,16 +88,19 @@ async def test_a_recogniser_that_was_killed_is_started_again(local: LocalSpeech)
 @loop
 async def test_an_answer_that_nobody_waits_for_is_not_given_to_the_next(local: LocalSpeech) -> None:
     chance = np.random.default_rng(0).normal(0, 3_000, HEARING * 20).astype(np.int16).tobytes()
-    task = asyncio.create_task(local.hear(Audio(chance, HEARING), "en"))
-    await asyncio.sleep(0)
-    while not local._turn.locked():
+    long = Audio(chance, HEARING)
+    running, waiting = (asyncio.create_task(local.hear(long, "en")) for _ in range(2))
+    while not local._turn.locked() or len(local._running) < 2:
         await asyncio.sleep(0)
-    await asyncio.sleep(0.05)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert local._worker is None
+    assert local._worker is not None
+    before = local._worker.pid
+    for task in (running, waiting):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert len((await local.hear(Audio(b"\0\0" * HEARING, HEARING), "en")).text.split()) <= 1
+    assert local._worker.pid == before, "to start another takes seconds"
+    assert not local._running
 
 
 async def test_other_languages_are_refused() -> None:
