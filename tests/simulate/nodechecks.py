@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from indai.node.store import Row
+from indai.protocol.header import MAX_HOPS
 from indai.protocol.leaf import LeafKind
 
 from tests.simulate.cast import HOMES
@@ -78,6 +80,7 @@ def at_the_end(world: NodeWorld) -> None:
             if row["phase"] not in ENDED:
                 raise Violation(f"a thread is {row['phase']} for ever")
             theirs = tables[row["peer"]].threads.get((row["peer"], thread))
+            _hops(world, mine, owner, thread, theirs)
             agreed = row["phase"] == "COMMITTED"
             if agreed != (theirs is not None and theirs["phase"] == "COMMITTED"):
                 raise Violation("the two sides came to different ends")
@@ -90,3 +93,15 @@ def at_the_end(world: NodeWorld) -> None:
             raise Violation("an offer is open for ever")
         if any(row["state"] == "pending" for (of, _), row in mine.approvals.items() if of == owner):
             raise Violation("a question waits for ever")
+
+
+def _hops(world: NodeWorld, mine: Tables, owner: str, thread: str, theirs: Row | None) -> None:
+    """What was passed on counts, on both sides, one hop more than what it was passed on from."""
+    hops, because = _hops_of(mine.threads[owner, thread]), world.because.get((owner, thread))
+    counted = _hops_of(mine.threads[owner, because]) + 1 if because else hops
+    if hops != counted or hops > MAX_HOPS or (theirs is not None and _hops_of(theirs) != hops):
+        raise Violation("what is passed on is not counted")
+
+
+def _hops_of(row: Row) -> int:
+    return int(json.loads(row["side"]).get("hops", 0))

@@ -44,6 +44,7 @@ MUTATIONS = (
     "threads",  # what becomes of a thread is not stored
     "release",  # what is not agreed is never given back
     "consume",  # what is agreed is never made firm
+    "forgets-hops",  # what is passed on counts as if its owner had asked for it
     "keeps-memory",  # what a failed write had in memory is trusted
 )
 
@@ -174,7 +175,7 @@ class Machine:
         items: list[Item] = []
         for message, result in zip(parcel.batch, results, strict=True):
             known = Reason.__members__.get(result.reason)
-            if known is not None and known.status.grpc in PASSING:
+            if known not in (None, Reason.OUT_OF_ORDER) and known.status.grpc in PASSING:
                 continue
             replies: list[Inbound] = []
             for raw in result.replies:
@@ -245,6 +246,7 @@ class NodeWorld:
         self.random = random.Random(seed)
         self.now_ms, self.events, self.healed = START_MS, 0, False
         self.wire: list[Parcel] = []
+        self.because: dict[tuple[str, str], str] = {}  # (owner, thread): the thread that it passes on
         self.nodes = {
             name: Machine(self, name, self.random.randrange(-MINUTE_MS, MINUTE_MS)) for name in NODES
         }
@@ -361,7 +363,14 @@ class NodeWorld:
         gives = self.random.random() < 0.3
         wish: Wish = another(self.random.choice(tuple(KINDS)), self.random, START_MS, gives=gives)
         number = str(uuid.UUID(bytes=self.random.randbytes(16)))
-        return Start(owner, node.context.new_id(), peer=peer, wish=wish, request_id=number)
+        start = Start(owner, node.context.new_id(), peer=peer, wish=wish, request_id=number)
+        mine = [bytes.fromhex(thread) for of, thread in node.store.tables.threads if of == owner]
+        if mine and self.random.random() < 0.5:
+            start.passes_on = self.random.choice(mine)
+            self.because[owner, start.thread.hex()] = start.passes_on.hex()
+            if self.mutation == "forgets-hops":
+                start.passes_on = b""
+        return start
 
     async def _clock(self) -> None:
         self.now_ms += self.random.choice((1_000, MINUTE_MS, 5 * MINUTE_MS, HOUR_MS, 12 * HOUR_MS))

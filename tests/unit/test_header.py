@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.header import (
     GRACE_MS,
+    MAX_HOPS,
     MAX_SKEW_MS,
     check_audience,
     check_form,
@@ -82,6 +83,17 @@ def test_a_field_out_of_form_is_refused(changes: dict[str, Any]) -> None:
         check_form(header(**changes))
     assert refused.value.reason is Reason.MALFORMED
     assert refused.value.rule == "HDR-01"
+
+
+@pytest.mark.rule("HDR-07")
+def test_what_two_agents_have_passed_on_is_the_end_and_only_a_first_message_counts() -> None:
+    check_form(header(hops=MAX_HOPS))
+    with pytest.raises(ProtocolError) as refused:
+        check_form(header(hops=MAX_HOPS + 1))
+    assert (refused.value.reason, refused.value.rule) == (Reason.TOO_MANY_HOPS, "HDR-07")
+    with pytest.raises(ProtocolError) as refused:
+        check_form(header(hops=1, in_reply_to=bytes(32)))
+    assert refused.value.reason is Reason.MALFORMED
 
 
 @pytest.mark.rule("HDR-02")

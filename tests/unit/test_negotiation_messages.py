@@ -209,3 +209,15 @@ def test_a_described_wish_admits_a_slot_and_any_other_is_refused_by_a_rule(wish:
     start_ms = message.body.windows[0].start_ms
     end_ms = start_ms + message.body.duration_minutes * MINUTE_MS
     assert message.body.admits(MeetTerms(start_ms, end_ms, "x", "", "u"))
+
+
+@pytest.mark.rule("HDR-07")
+def test_only_what_begins_a_thread_counts_hops() -> None:
+    assert describe(payload(Move.PROPOSE, WISH, hops=2), mid=MID, signatures=1).hops == 2
+    assert describe(payload(Move.OFFER, slot(), hops=1), mid=MID, signatures=1).hops == 1
+    for move, body in (
+        (Move.COUNTER, WISH),
+        (Move.WITHDRAW, WithdrawBody(MID)),
+        (Move.REJECT, RejectBody("NO")),
+    ):
+        refused("HDR-07", payload(move, body, hops=1))

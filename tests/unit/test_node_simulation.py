@@ -8,7 +8,8 @@ from tests.simulate import runs
 from tests.simulate.nodes import MUTATIONS
 
 # Days that once went wrong: a question asked and made idle in one batch; a known first message refused for
-# its age after a restart; an answer that rode ahead of what it follows; one that follows a refused message.
+# its age after a restart; an answer that rode ahead of what it follows; one that follows a refused message
+# or (77) an offer that rode in a response and was refused for its age.
 ONCE_BROKEN = (5, 12, 50, 77)
 
 

@@ -17,6 +17,7 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
 
 POLL_S = 0.5  # between two looks at the inbox
+
+_decided: ContextVar[str] = ContextVar("decided", default="")  # the thread that a handler is deciding about
 
 Handler = Callable[[Question], "bool | Awaitable[bool | None] | None"]
 """True signs exactly what is shown, False declines it, None leaves it to the owner."""
@@ -98,9 +101,10 @@ class Agent:
         within: timedelta | tuple[datetime, datetime],
         about: str = "Meeting",
         place: str = "",
+        passes_on: str = "",
     ) -> Outcome:
         """Ask for a meeting and await what comes of it; see `outcome`. `within` is how far ahead, or from
-        when to when (aware times)."""
+        when to when (aware times); `passes_on` as in `propose`."""
         start, end = _span(within)
         request = owner_pb2.StartMeetRequest(
             request_id=str(uuid.uuid4()),
@@ -110,13 +114,20 @@ class Agent:
             start_time=_stamp(start),
             end_time=_stamp(end),
             place=place,
+            passes_on=passes_on or _decided.get(),
         )
         started = await self.stub.StartMeet(request)
         return await self.outcome(started.thread.thread_id)
 
-    async def propose(self, peer: str, wish: Wish) -> Outcome:
-        """Begin with a wish of any kind (see `indai.protocol.kinds`) and await what comes of it."""
-        request = owner_pb2.StartIntentRequest(request_id=str(uuid.uuid4()), peer=peer)
+    async def propose(self, peer: str, wish: Wish, *, passes_on: str = "") -> Outcome:
+        """Begin with a wish of any kind (see `indai.protocol.kinds`) and await what comes of it.
+
+        `passes_on`: the thread because of which this one begins, so that what is asked runs round no ring of
+        agents; within a handler it is the one that the question is about. Raises
+        ProtocolError(TOO_MANY_HOPS) when two agents have passed it on already.
+        """
+        because = passes_on or _decided.get()
+        request = owner_pb2.StartIntentRequest(request_id=str(uuid.uuid4()), peer=peer, passes_on=because)
         proposed = negotiation_pb2.Propose()
         getattr(proposed, wish.kind).CopyFrom(wish.to_pb())
         request.wish.CopyFrom(proposed)
@@ -192,8 +203,12 @@ class Agent:
         handler = self._handlers.get(question.kind, self._handlers.get("*"))
         if handler is None or question.code in self._left:
             return
-        word = handler(question)
-        approve = await word if inspect.isawaitable(word) else word
+        about = _decided.set(question.thread.thread)
+        try:
+            word = handler(question)
+            approve = await word if inspect.isawaitable(word) else word
+        finally:
+            _decided.reset(about)
         if approve is None:
             self._left.add(question.code)
             return

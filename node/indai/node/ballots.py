@@ -28,10 +28,10 @@ class Ballots:
         self._host, self._agents, self._store = host, agents, store
         self._acquaintances = acquaintances
 
-    async def windows(self, owner: str, peer: str, call: CallQuery, now_ms: int) -> Told:
+    async def windows(self, owner: str, peer: str, call: CallQuery, now_ms: int, hops: int) -> Told:
         """A few windows, best first. Where the owner would have to be asked, none: that is for the offer."""
         held = await self._held(owner, peer, call.attendees, now_ms)
-        about = await self._about(owner, peer, len(call.attendees), now_ms)
+        about = await self._about(owner, peer, len(call.attendees), now_ms, hops)
         found = await self._host.wish(owner, about, call.wish, held)
         if found.outcome == policy_pb2.OUTCOME_REFUSE and found.reason != "NO_COMMON_SLOT":
             await self._note(owner, peer, "POLICY_DENIED", "was told no time", len(call.attendees), now_ms)
@@ -42,11 +42,11 @@ class Ballots:
         await self._note(owner, peer, "WINDOWS", told, len(call.attendees), now_ms)
         return WindowsAnswer(tuple(windows))
 
-    async def ordinals(self, owner: str, peer: str, ballot: BallotQuery, now_ms: int) -> Told:
+    async def ordinals(self, owner: str, peer: str, ballot: BallotQuery, now_ms: int, hops: int) -> Told:
         """One word for each slot: what the owner would have to be asked about is to be avoided."""
         held = await self._held(owner, peer, ballot.attendees, now_ms)
         said, denied, wish = [], 0, ballot.wish
-        about = await self._about(owner, peer, len(ballot.attendees), now_ms)
+        about = await self._about(owner, peer, len(ballot.attendees), now_ms, hops)
         for slot in ballot.slots:
             terms = MeetTerms(slot.start_ms, slot.end_ms, wish.title, wish.place, "ballot")
             found = await self._host.terms(owner, about, terms, held)
@@ -63,7 +63,7 @@ class Ballots:
         await self._note(owner, peer, "ORDINALS", f"was told how {len(said)} times suit", count, now_ms)
         return BallotAnswer(tuple(said))
 
-    async def _about(self, owner: str, peer: str, attendees: int, now_ms: int) -> policy_pb2.Facts:
+    async def _about(self, owner: str, peer: str, attendees: int, now_ms: int, hops: int) -> policy_pb2.Facts:
         """What is known of the coordinator, and how many take part."""
         zone = self._agents.get(owner).zone
         facts = common(
@@ -71,6 +71,7 @@ class Ballots:
             now_ms,
             await self._acquaintances.of(owner, peer, [MEET.name], zone, now_ms),
             outgoing=False,
+            hops=hops,
         )
         facts.meet.attendees = attendees
         return facts

@@ -27,7 +27,7 @@ from indai.node.kinds.acquaintance import Note
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
-from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused
+from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.leaf import LeafKind
 from indai.protocol.messages import Message, Move
 from indai.protocol.party_state import (
@@ -185,7 +185,7 @@ class Batch:
                 return await self._start(item)
             case Convene():
                 draft = self._draft(item.owner, item.thread)
-                await several.convene(self._context, draft, item)
+                await several.convene(self._context, draft, item, await self._hops(item))
                 await self._finish(draft)
             case Approval():
                 return await self._approval(item)
@@ -255,6 +255,9 @@ class Batch:
         Only what the reply itself did wrong is final. When our own side can't take it now, or it came before
         what it follows, the whole item is taken back, and the outbox brings it again: it comes no other way.
         """
+        known = self._state(item.owner, item.thread)
+        if item.reason == Reason.OUT_OF_ORDER.name and not _is_hopeless(item, known, self._context.clock()):
+            raise Unavailable(Reason.UNREACHABLE, "What the message follows is still on its way.")
         before = self._mark()
         draft = self._draft(item.owner, item.thread)
         draft.add("acks", mid=item.outgoing.mid, move=item.outgoing.move)
@@ -312,9 +315,23 @@ class Batch:
         await self._context.host.check_hands(item.owner, peer.chain)
         draft = self._draft(item.owner, item.thread)
         conversation = self._conversation(draft, item.peer, request_id=item.request_id)
-        started = OwnerStarts(item.wish, item.thread, own.subject_id, peer.subject_id, item.supersedes)
-        await conversation.run(started)
+        subjects, hops = (own.subject_id, peer.subject_id), await self._hops(item)
+        await conversation.run(OwnerStarts(item.wish, item.thread, *subjects, item.supersedes, hops))
         await self._finish(draft)
+
+    async def _hops(self, item: Start | Convene) -> int:
+        """How many agents have passed on what leads to the new thread: one more than to the one it names."""
+        if not item.passes_on:
+            return 0
+        key = item.owner, item.passes_on
+        if self._state(*key) is None:
+            self._keep(await self._context.store.load([item.owner], [key], [], self._context.clock()))
+        because = self._state(*key)
+        if because is None:
+            raise NotFound(Reason.NOT_FOUND, "There is no such thread to pass on.", hint="indai threads")
+        hops = because.side.hops + 1
+        header.check_hops(hops)
+        return hops
 
     async def _approval(self, item: Approval) -> Refused | None:
         if self._state(item.owner, item.thread) is None:
@@ -441,6 +458,19 @@ class Batch:
             for section in taken if gone else ():
                 rows = self._rows.get(section, [])
                 self._rows[section] = [row for row in rows if (row["owner"], row["mid"]) not in gone]
+
+
+def _is_hopeless(item: Answered, state: ThreadState | None, now_ms: int) -> bool:
+    """Whether a message that the peer calls OUT_OF_ORDER follows one of ours that can't arrive any more: an
+    offer that rode in a response, came too late and was refused there. Nobody tells us of that."""
+    thread = state.side.thread if state else None
+    said = thread.find(item.outgoing.mid, Move(item.outgoing.move)) if thread else None
+    if thread is None or said is None:
+        return False
+    asks = (Move.PROPOSE, Move.COUNTER, Move.OFFER)
+    followed = (one for one in thread.messages if one.mid == said.in_reply_to and one.move in asks)
+    late_ms = now_ms - 2 * header.GRACE_MS
+    return any(one.sender == said.sender and one.expires_at_ms < late_ms for one in followed)
 
 
 def _begins(item: Item, now_ms: int) -> bool:

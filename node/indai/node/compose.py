@@ -54,9 +54,13 @@ def write(
     expires_at_ms: int,
     supersedes: bytes = b"",
     others: Sequence[negotiation_pb2.Party] = (),
+    hops: int = 0,
 ) -> Written:
-    """Compose and sign one message. `others`: who else is a party of an offer to several."""
+    """Compose and sign one message. `others`: who else is a party of an offer to several; `hops`: how many
+    agents have passed on what led to the thread, which only its first message says."""
     header = _header(letterhead, thread, in_reply_to, now_ms, expires_at_ms)
+    if not in_reply_to:
+        header.hops = hops
     payload = compose(move, body, header, (*_parties(letterhead, header.key_id), *others), supersedes)
     envelope = seal(payload_type(_KINDS.get(move, "move")), payload.SerializeToString(), [letterhead.key])
     return Written(envelope, describe(payload, mid=envelope.mid, signatures=1), header.id)

@@ -281,6 +281,7 @@ class Conversation:
                 now,
                 now + send.expires_in_ms,
                 send.supersedes,
+                hops=draft.thread.side.hops,
             )
         self._store(written)
         return Sent(written.message)

@@ -88,23 +88,48 @@ class Engine:
         return result
 
     async def start(
-        self, owner: str, peer: str, wish: Wish | Terms, request_id: str, supersedes: bytes = b""
+        self,
+        owner: str,
+        peer: str,
+        wish: Wish | Terms,
+        request_id: str,
+        supersedes: bytes = b"",
+        passes_on: bytes = b"",
     ) -> bytes:
         """Begin a negotiation; its thread id, also when the request was made before.
 
-        `supersedes`: mid of the commitment whose place the new one is to take.
+        `supersedes`: mid of the commitment whose place the new one is to take; `passes_on`: the owner's
+        thread because of which this one begins.
         """
         item = Start(
-            owner, self._context.new_id(), peer=peer, wish=wish, request_id=request_id, supersedes=supersedes
+            owner,
+            self._context.new_id(),
+            peer=peer,
+            wish=wish,
+            request_id=request_id,
+            supersedes=supersedes,
+            passes_on=passes_on,
         )
         return await self._begin(item)
 
     async def convene(
-        self, owner: str, peers: tuple[str, ...], wish: MeetWish, request_id: str, algorithm: str
+        self,
+        owner: str,
+        peers: tuple[str, ...],
+        wish: MeetWish,
+        request_id: str,
+        algorithm: str,
+        passes_on: bytes = b"",
     ) -> bytes:
         """Begin a meeting of several; its thread id, also when the request was made before."""
         item = Convene(
-            owner, self._context.new_id(), peers=peers, wish=wish, request_id=request_id, algorithm=algorithm
+            owner,
+            self._context.new_id(),
+            peers=peers,
+            wish=wish,
+            request_id=request_id,
+            algorithm=algorithm,
+            passes_on=passes_on,
         )
         return await self._begin(item)
 

@@ -112,6 +112,7 @@ class GroupConversation(Conversation):
             now,
             now + send.expires_in_ms,
             others=others,
+            hops=draft.thread.side.hops,
         )
         self._store(written)
         return Sent(written.message)

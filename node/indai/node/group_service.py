@@ -45,7 +45,9 @@ class GroupServicer(group_pb2_grpc.GroupServiceServicer):
         window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
         wish = MeetWish(request.title, request.duration_minutes, (window,), request.place)
         wish.check()
-        thread = await self._engine.convene(owner, peers, wish, _uuid(request.request_id), algorithm)
+        because = await self._find(owner, request.passes_on) if request.passes_on else b""
+        request_id = _uuid(request.request_id)
+        thread = await self._engine.convene(owner, peers, wish, request_id, algorithm, because)
         return pb.StartGroupResponse(thread=(await self._read(owner, thread))[0])
 
     async def GetGroup(self, request: pb.GetGroupRequest, context: Any) -> pb.GetGroupResponse:

@@ -226,11 +226,24 @@ class Outbox:
 
     async def _result(self, message: Outgoing, result: peer_pb2.DeliverResult) -> None:
         reason = result.error.reason
+        if reason == Reason.OUT_OF_ORDER.name and await self._never_comes(message, result):
+            return
         if reason and _is_passing(reason):
             self._spawn(self._later(message, Unavailable(Reason.UNREACHABLE, result.error.message)))
             return
         self._postponed.pop((message.owner, message.mid, message.move), None)
         await self._answer(message, list(result.replies), reason, result.error.message)
+
+    async def _never_comes(self, message: Outgoing, result: peer_pb2.DeliverResult) -> bool:
+        """Whether what the message follows can't arrive any more, as the thread knows; then it is dropped."""
+        try:
+            await self._take(message, [], result.error.reason, result.error.message)
+        except IndaiError:
+            return False
+        key = (message.owner, message.mid, message.move)
+        self._postponed.pop(key, None)
+        self._waiting.discard(key)
+        return True
 
     async def _later(self, message: Outgoing, error: IndaiError) -> None:
         """The peer's node is there but can't take this message yet: rarer and rarer, and not in its lane."""

@@ -79,7 +79,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
         wish = MeetWish(request.title, request.duration_minutes, (window,), request.place)
         wish.check()
-        thread = await self._engine.start(owner, peer, wish, request_id)
+        because = await self._find(owner, request.passes_on) if request.passes_on else b""
+        thread = await self._engine.start(owner, peer, wish, request_id, passes_on=because)
         return owner_pb2.StartMeetResponse(thread=await self._thread(owner, thread))
 
     async def StartIntent(
@@ -96,7 +97,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         if request.wish.supersedes:
             what = "What was agreed is not moved by beginning anew."
             raise Refused(Reason.UNSUPPORTED, what, hint="a meeting is moved by its own call")
-        thread = await self._engine.start(owner, peer, said, request_id)
+        because = await self._find(owner, request.passes_on) if request.passes_on else b""
+        thread = await self._engine.start(owner, peer, said, request_id, passes_on=because)
         return owner_pb2.StartIntentResponse(thread=await self._thread(owner, thread))
 
     async def GetThread(

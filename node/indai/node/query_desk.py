@@ -127,7 +127,7 @@ class QueryDesk:
         return [written.envelope.raw]
 
     async def _tell(self, inbound: Inbound, query: QueryBody, now_ms: int) -> Told:
-        owner, peer = inbound.owner, inbound.peer
+        owner, peer, hops = inbound.owner, inbound.peer, inbound.message.hops
         match query.about:
             case CapabilitiesQuery():
                 return CapabilitiesAnswer(self._kinds)
@@ -136,7 +136,7 @@ class QueryDesk:
             case ContentQuery():
                 return await self._content(owner, peer, query.about, now_ms)
             case WindowsQuery() as wanted:
-                return await self._times(owner, peer, wanted, now_ms)
+                return await self._times(owner, peer, wanted, now_ms, hops)
             case PriceQuery() as asked:
                 if self._prices is None:
                     return _refusal("UNSUPPORTED")
@@ -144,9 +144,9 @@ class QueryDesk:
                     return _refusal("RATE_LIMITED")
                 return await self._prices(owner, peer, asked)
             case CallQuery() as call:
-                return await self._ballots.windows(owner, peer, call, now_ms)
+                return await self._ballots.windows(owner, peer, call, now_ms, hops)
             case BallotQuery() as ballot:
-                return await self._ballots.ordinals(owner, peer, ballot, now_ms)
+                return await self._ballots.ordinals(owner, peer, ballot, now_ms, hops)
 
     async def _agreed(self, owner: str, peer: str, mid: bytes) -> _Agreed | None:
         """The commitment, if it is one of these two and not erased."""
@@ -190,27 +190,27 @@ class QueryDesk:
         part = sealed[query.offset_bytes : query.offset_bytes + MAX_PART]
         return ContentAnswer(query.commitment, query.offset_bytes, len(sealed), part)
 
-    async def _times(self, owner: str, peer: str, query: WindowsQuery, now_ms: int) -> Told:
+    async def _times(self, owner: str, peer: str, query: WindowsQuery, now_ms: int, hops: int) -> Told:
         if query.item:
             return _refusal("UNSUPPORTED")
         if not self._looks.admits((owner, peer, "times"), now_ms):
             return _refusal("RATE_LIMITED")
-        if not await self._may_see_busy(owner, peer, now_ms):
+        if not await self._may_see_busy(owner, peer, now_ms, hops):
             return _refusal("POLICY_DENIED")
         await self._agents.get(owner).calendar.refresh()
         held = (await self._store.load([owner], [], [owner], now_ms - 2 * DAY_MS)).reserved[owner]
         wish = MeetWish("", query.duration_minutes, (query.within,), "")
         known = await self._acquaintances.of(owner, peer, ["meet"], self._agents.get(owner).zone, now_ms)
-        about = common(peer, now_ms, known, outgoing=False)
+        about = common(peer, now_ms, known, outgoing=False, hops=hops)
         about.meet.attendees = 2
         found = await self._host.times(owner, about, wish, held.slots, MAX_TIMES)
         await self._contents.told(owner, peer, "calendar/busy", now_ms)
         return WindowsAnswer(found)
 
-    async def _may_see_busy(self, owner: str, peer: str, now_ms: int) -> bool:
+    async def _may_see_busy(self, owner: str, peer: str, now_ms: int, hops: int) -> bool:
         zone = self._agents.get(owner).zone
         known = await self._acquaintances.of(owner, peer, ["share"], zone, now_ms)
-        facts = common(peer, now_ms, known, outgoing=False)
+        facts = common(peer, now_ms, known, outgoing=False, hops=hops)
         facts.share.item = "calendar/busy"
         request = policy_pb2.DecideRequest(owner=owner, facts=[facts])
         (decision,) = (await self._policies.decide(request)).decisions

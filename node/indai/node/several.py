@@ -26,8 +26,9 @@ def conversation(
     return Conversation(_desk(context, draft, peer), draft, cause, request_id)
 
 
-async def convene(context: Context, draft: Draft, item: Convene) -> None:
-    """The first step of a meeting of several: everybody is resolved, and nobody is asked twice."""
+async def convene(context: Context, draft: Draft, item: Convene, hops: int) -> None:
+    """The first step of a meeting of several: everybody is resolved, and nobody is asked twice. `hops`: how
+    many agents have passed on what led to it."""
     own = await context.resolver.resolve(item.owner, max_age_ms=MAX_HEAD_AGE_MS)
     members = []
     for handle in item.peers:
@@ -38,8 +39,9 @@ async def convene(context: Context, draft: Draft, item: Convene) -> None:
         what = "A meeting of several is of different people, and you are one of them already."
         raise InvalidInput(Reason.INVALID_ARGUMENT, what, fields={"peers": "named twice"})
     talk = GroupConversation(_desk(context, draft, item.peers[0]), draft, None, item.request_id)
+    subject, handle = own.subject_id, own.handle
     await talk.run(
-        OwnerConvenes(item.wish, item.thread, own.subject_id, own.handle, tuple(members), item.algorithm)
+        OwnerConvenes(item.wish, item.thread, subject, handle, tuple(members), item.algorithm, hops)
     )
 
 

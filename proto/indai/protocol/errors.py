@@ -64,6 +64,7 @@ class Reason(Enum):
     THREAD_OPEN = Status("FAILED_PRECONDITION", 409, 3)
     TOO_MANY_MOVES = Status("FAILED_PRECONDITION", 409, 3)
     IMPASSE = Status("FAILED_PRECONDITION", 409, 3)
+    TOO_MANY_HOPS = Status("FAILED_PRECONDITION", 409, 3)
     # Transient: what it answers has not arrived. Never stored as an outcome.
     OUT_OF_ORDER = Status("ABORTED", 409, 6)
     POLICY_DENIED = Status("PERMISSION_DENIED", 403, 3)

@@ -29,6 +29,8 @@ GRACE_MS = 120_000
 ID_BYTES = 16
 NONCE_BYTES = 16
 MID_BYTES = 32
+MAX_HOPS = 2
+"""How many agents may have passed on what led to a thread: nothing runs round a ring of them."""
 RANDOM_BYTES = 10
 """What `new_id` needs."""
 MAX_TIME_MS = 1 << 48
@@ -57,7 +59,8 @@ def network_id(log: Verifier) -> str:
 
 
 def check_form(header: Header) -> None:
-    """Every field has its length and its canonical form; raises ProtocolError(MALFORMED)."""
+    """Every field has its length and its canonical form, and what begins a thread was passed on by at most
+    `MAX_HOPS` agents; raises ProtocolError: MALFORMED, or TOO_MANY_HOPS."""
     if not _is_uuid7(header.id) or not _is_uuid7(header.thread):
         raise _malformed("id and thread are UUIDv7s of 16 bytes")
     if len(header.nonce) != NONCE_BYTES:
@@ -72,6 +75,17 @@ def check_form(header: Header) -> None:
         raise _malformed("network, key_id and both subjects are required")
     _check_canonical("sender", header.sender)
     _check_canonical("recipient", header.recipient)
+    if header.hops and header.in_reply_to:
+        raise _malformed("only the first message of a thread counts hops")
+    check_hops(header.hops)
+
+
+def check_hops(hops: int) -> None:
+    """What was passed on so often may be passed on once more; raises ProtocolError(TOO_MANY_HOPS)."""
+    if hops > MAX_HOPS:
+        message = f"{hops} agents have passed this on; {MAX_HOPS} may."
+        hint = "let the owner ask for it"
+        raise ProtocolError(Reason.TOO_MANY_HOPS, message, rule="HDR-07", hint=hint)
 
 
 def check_network(network: str, own: str) -> None:

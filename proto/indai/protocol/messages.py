@@ -116,7 +116,8 @@ class Message:
     `sender` and `recipient` are subject ids. For an ACCEPT they are the acceptor and the offerer,
     `in_reply_to` is the commitment's own mid, and the two times are the offer's, since its bytes are the
     offer's. `supersedes`, of a wish or an offer, is the mid of the commitment whose place it takes. `parties`
-    is empty but for a commitment of more than two, whose parties it lists, offerer first.
+    is empty but for a commitment of more than two, whose parties it lists, offerer first. `hops`, of a
+    thread's first message: how many agents have passed on what led to it.
     """
 
     mid: bytes
@@ -130,6 +131,7 @@ class Message:
     body: Body
     supersedes: bytes = b""
     parties: tuple[str, ...] = ()
+    hops: int = 0
 
     @property
     def identity(self) -> tuple[bytes, Move]:
@@ -269,6 +271,8 @@ def _message(
         raise malformed("NEG-06", "The message does not name both its subjects")
     if header.sender_subject == header.recipient_subject:
         raise malformed("NEG-06", "Nobody negotiates with themselves")
+    if header.hops and move not in (Move.PROPOSE, Move.OFFER, Move.QUERY):
+        raise malformed("HDR-07", "Only what begins a thread counts hops")
     if len(header.thread) != 16 or len(header.in_reply_to) not in (0, 32) or len(mid) != 32:
         raise malformed("NEG-01", "A thread id has 16 bytes and a message id 32")
     check_span("NEG-05", "The message's life", header.issued_at_ms, header.expires_at_ms)
@@ -290,6 +294,7 @@ def _message(
         body=body,
         supersedes=supersedes,
         parties=parties,
+        hops=header.hops,
     )
 
 

@@ -149,6 +149,7 @@ def _start(event: OwnerStarts) -> Next:
         Phase.NEGOTIATING,
         terms=event.wish,
         supersedes=event.supersedes,
+        hops=event.hops,
     )
     return _consult(side, _to_sign(event.wish), event.wish, approved=False)
 
@@ -280,6 +281,7 @@ def _receive(side: Side | None, message: Message, now_ms: int) -> Next:
             Phase.NEGOTIATING,
             thread,
             supersedes=message.supersedes,
+            hops=message.hops,
         )
         return _our_turn(side, now_ms)
     if message.move is Move.EVENT:

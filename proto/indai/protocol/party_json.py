@@ -102,6 +102,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
         fields["supersedes"] = message.supersedes.hex()
     if message.parties:
         fields["parties"] = list(message.parties)
+    if message.hops:
+        fields["hops"] = message.hops
     return fields
 
 
@@ -122,6 +124,7 @@ def message_from_json(fields: dict[str, Any]) -> Message:
         body=body,
         supersedes=bytes.fromhex(fields.get("supersedes", "")),
         parties=tuple(fields.get("parties", ())),
+        hops=fields.get("hops", 0),
     )
 
 

@@ -79,19 +79,21 @@ class Outcome(Enum):
 @dataclass(frozen=True, slots=True)
 class OwnerStarts:
     """Our owner wants something: a wish, or concrete terms for a single round trip. `thread` is a fresh
-    UUIDv7; `supersedes` the mid of the commitment whose place this is to take, empty for none."""
+    UUIDv7; `supersedes` the mid of the commitment whose place this is to take, empty for none; `hops` how
+    many agents have passed on what led to it."""
 
     wish: Wish | Terms
     thread: bytes
     owner: str
     peer: str
     supersedes: bytes = b""
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerConvenes:
     """Our owner, whose handle is `handle`, wants to meet several: 2 to 19 members, each another subject.
-    `algorithm` is one of `group.algorithms.ALGORITHMS`."""
+    `algorithm` is one of `group.algorithms.ALGORITHMS`; `hops` as in OwnerStarts."""
 
     wish: MeetWish
     thread: bytes
@@ -99,6 +101,7 @@ class OwnerConvenes:
     handle: str
     members: tuple[Member, ...]
     algorithm: str = "windows"
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,8 +349,8 @@ class Side:
     `terms` is what the host or our owner was last asked about, `reserved` what we hold a reservation for,
     `offer` the decision about our own offer, `deadline_ms` our owner's, `life` what has happened since the
     deed, `supersedes` the commitment whose place this is to take, `group` what a coordinator of several knows
-    (it has no `thread`). `question`, `approved` and `sending` are
-    set only between the steps of one transaction, never in a stored state.
+    (it has no `thread`), `hops` how many agents have passed on what led to the thread. `question`, `approved`
+    and `sending` are set only between the steps of one transaction, never in a stored state.
     """
 
     role: Role
@@ -366,6 +369,7 @@ class Side:
     remind_before_ms: int = REMIND_BEFORE_MS
     supersedes: bytes = b""
     group: Group | None = None
+    hops: int = 0
     question: Question | None = None
     approved: bool = False
     sending: Move | None = None
@@ -393,6 +397,8 @@ class Side:
         }
         if self.supersedes:
             fields["supersedes"] = self.supersedes.hex()
+        if self.hops:
+            fields["hops"] = self.hops
         if self.group:
             fields["group"] = self.group.to_json()
         if self.life and self.life.successors:
@@ -425,6 +431,7 @@ class Side:
             remind_before_ms=fields.get("remind_before_ms", REMIND_BEFORE_MS),
             supersedes=bytes.fromhex(fields.get("supersedes", "")),
             group=group,
+            hops=fields.get("hops", 0),
         )
 
     def knows(self, message: Message) -> bool:

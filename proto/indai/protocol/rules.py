@@ -195,6 +195,9 @@ _RULES = (
         " a repetition by anybody but its sender's node, are refused.",
         _HEADER,
     ),
+    Rule(
+        "HDR-07", "At most 2 agents have passed on what led to a thread, as its first message says.", _HEADER
+    ),
     Rule("LOG-01", "An inclusion proof leads from the leaf to the root of the stated size.", _LOGS),
     Rule("LOG-02", "A consistency proof joins two non-empty sizes; from size 0 there is none.", _LOGS),
     Rule("LOG-03", "A note has one reading, and every signature by a known key on it verifies.", _LOGS),

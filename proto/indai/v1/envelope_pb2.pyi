@@ -98,6 +98,7 @@ class Header(_message.Message):
     THREAD_FIELD_NUMBER: _builtins.int
     REGISTRY_SIZE_FIELD_NUMBER: _builtins.int
     REGISTRY_ROOT_FIELD_NUMBER: _builtins.int
+    HOPS_FIELD_NUMBER: _builtins.int
     id: _builtins.bytes
     """UUIDv7, 16 bytes: the idempotency key of this message for its sender."""
     network: _builtins.str
@@ -126,6 +127,10 @@ class Header(_message.Message):
     """Size of the newest registry head the sender has verified. Hearsay: for gossip and audit only."""
     registry_root: _builtins.bytes
     """Root of that head, 32 bytes."""
+    hops: _builtins.int
+    """In the first message of a thread: how many agents have passed on what led to it. 0 for what its sender's
+    owner asked for, at most 2. Messages that answer name none.
+    """
     def __init__(
         self,
         *,
@@ -143,10 +148,11 @@ class Header(_message.Message):
         thread: _builtins.bytes = ...,
         registry_size: _builtins.int = ...,
         registry_root: _builtins.bytes = ...,
+        hops: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_ms", b"expires_at_ms", "id", b"id", "in_reply_to", b"in_reply_to", "issued_at_ms", b"issued_at_ms", "key_id", b"key_id", "network", b"network", "nonce", b"nonce", "recipient", b"recipient", "recipient_subject", b"recipient_subject", "registry_root", b"registry_root", "registry_size", b"registry_size", "sender", b"sender", "sender_subject", b"sender_subject", "thread", b"thread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_ms", b"expires_at_ms", "hops", b"hops", "id", b"id", "in_reply_to", b"in_reply_to", "issued_at_ms", b"issued_at_ms", "key_id", b"key_id", "network", b"network", "nonce", b"nonce", "recipient", b"recipient", "recipient_subject", b"recipient_subject", "registry_root", b"registry_root", "registry_size", b"registry_size", "sender", b"sender", "sender_subject", b"sender_subject", "thread", b"thread"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from indai.v1 import owner_pb2 as indai_dot_v1_dot_owner__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14indai/v1/group.proto\x12\x08indai.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14indai/v1/owner.proto\"\xdf\x01\n\x11StartGroupRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05peers\x18\x02 \x03(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x18\n\x10\x64uration_minutes\x18\x04 \x01(\r\x12.\n\nstart_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05place\x18\x07 \x01(\t\x12\x11\n\talgorithm\x18\x08 \x01(\t\"6\n\x12StartGroupResponse\x12 \n\x06thread\x18\x01 \x01(\x0b\x32\x10.indai.v1.Thread\"$\n\x0fGetGroupRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\"\x8d\x01\n\x10GetGroupResponse\x12 \n\x06thread\x18\x01 \x01(\x0b\x32\x10.indai.v1.Thread\x12&\n\x07members\x18\x02 \x03(\x0b\x32\x15.indai.v1.GroupMember\x12\x11\n\talgorithm\x18\x03 \x01(\t\x12\x0e\n\x06rounds\x18\x04 \x01(\r\x12\x0c\n\x04seed\x18\x05 \x01(\t\"\xd3\x01\n\x0bGroupMember\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x0e\n\x06signed\x18\x02 \x01(\x08\x12\x0f\n\x07\x61waited\x18\x03 \x01(\x08\x12\x14\n\x0c\x61sking_owner\x18\x04 \x01(\x08\x12\x11\n\tprevented\x18\x05 \x01(\x08\x12\x14\n\x0ctold_windows\x18\x06 \x01(\r\x12\x12\n\ntold_slots\x18\x07 \x01(\r\x12\x15\n\rheard_windows\x18\x08 \x01(\r\x12\x16\n\x0eheard_ordinals\x18\t \x01(\r\x12\x11\n\texchanges\x18\n \x01(\r2\xa4\x01\n\x0cGroupService\x12L\n\nStartGroup\x12\x1b.indai.v1.StartGroupRequest\x1a\x1c.indai.v1.StartGroupResponse\"\x03\x90\x02\x02\x12\x46\n\x08GetGroup\x12\x19.indai.v1.GetGroupRequest\x1a\x1a.indai.v1.GetGroupResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14indai/v1/group.proto\x12\x08indai.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14indai/v1/owner.proto\"\xf2\x01\n\x11StartGroupRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05peers\x18\x02 \x03(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x18\n\x10\x64uration_minutes\x18\x04 \x01(\r\x12.\n\nstart_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05place\x18\x07 \x01(\t\x12\x11\n\talgorithm\x18\x08 \x01(\t\x12\x11\n\tpasses_on\x18\t \x01(\t\"6\n\x12StartGroupResponse\x12 \n\x06thread\x18\x01 \x01(\x0b\x32\x10.indai.v1.Thread\"$\n\x0fGetGroupRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\"\x8d\x01\n\x10GetGroupResponse\x12 \n\x06thread\x18\x01 \x01(\x0b\x32\x10.indai.v1.Thread\x12&\n\x07members\x18\x02 \x03(\x0b\x32\x15.indai.v1.GroupMember\x12\x11\n\talgorithm\x18\x03 \x01(\t\x12\x0e\n\x06rounds\x18\x04 \x01(\r\x12\x0c\n\x04seed\x18\x05 \x01(\t\"\xd3\x01\n\x0bGroupMember\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x0e\n\x06signed\x18\x02 \x01(\x08\x12\x0f\n\x07\x61waited\x18\x03 \x01(\x08\x12\x14\n\x0c\x61sking_owner\x18\x04 \x01(\x08\x12\x11\n\tprevented\x18\x05 \x01(\x08\x12\x14\n\x0ctold_windows\x18\x06 \x01(\r\x12\x12\n\ntold_slots\x18\x07 \x01(\r\x12\x15\n\rheard_windows\x18\x08 \x01(\r\x12\x16\n\x0eheard_ordinals\x18\t \x01(\r\x12\x11\n\texchanges\x18\n \x01(\r2\xa4\x01\n\x0cGroupService\x12L\n\nStartGroup\x12\x1b.indai.v1.StartGroupRequest\x1a\x1c.indai.v1.StartGroupResponse\"\x03\x90\x02\x02\x12\x46\n\x08GetGroup\x12\x19.indai.v1.GetGroupRequest\x1a\x1a.indai.v1.GetGroupResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,15 +38,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPSERVICE'].methods_by_name['GetGroup']._loaded_options = None
   _globals['_GROUPSERVICE'].methods_by_name['GetGroup']._serialized_options = b'\220\002\001'
   _globals['_STARTGROUPREQUEST']._serialized_start=90
-  _globals['_STARTGROUPREQUEST']._serialized_end=313
-  _globals['_STARTGROUPRESPONSE']._serialized_start=315
-  _globals['_STARTGROUPRESPONSE']._serialized_end=369
-  _globals['_GETGROUPREQUEST']._serialized_start=371
-  _globals['_GETGROUPREQUEST']._serialized_end=407
-  _globals['_GETGROUPRESPONSE']._serialized_start=410
-  _globals['_GETGROUPRESPONSE']._serialized_end=551
-  _globals['_GROUPMEMBER']._serialized_start=554
-  _globals['_GROUPMEMBER']._serialized_end=765
-  _globals['_GROUPSERVICE']._serialized_start=768
-  _globals['_GROUPSERVICE']._serialized_end=932
+  _globals['_STARTGROUPREQUEST']._serialized_end=332
+  _globals['_STARTGROUPRESPONSE']._serialized_start=334
+  _globals['_STARTGROUPRESPONSE']._serialized_end=388
+  _globals['_GETGROUPREQUEST']._serialized_start=390
+  _globals['_GETGROUPREQUEST']._serialized_end=426
+  _globals['_GETGROUPRESPONSE']._serialized_start=429
+  _globals['_GETGROUPRESPONSE']._serialized_end=570
+  _globals['_GROUPMEMBER']._serialized_start=573
+  _globals['_GROUPMEMBER']._serialized_end=784
+  _globals['_GROUPSERVICE']._serialized_start=787
+  _globals['_GROUPSERVICE']._serialized_end=951
 # @@protoc_insertion_point(module_scope)

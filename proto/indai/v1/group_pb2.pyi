@@ -34,6 +34,7 @@ class StartGroupRequest(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     ALGORITHM_FIELD_NUMBER: _builtins.int
+    PASSES_ON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """UUID; the same request twice is one meeting."""
     title: _builtins.str
@@ -44,6 +45,10 @@ class StartGroupRequest(_message.Message):
     """Place or link."""
     algorithm: _builtins.str
     """How the slot is found: `windows` (where empty), `narrowing` or `slots`."""
+    passes_on: _builtins.str
+    """A thread of the owner's, or the beginning of its id, because of which this one begins: what is asked in it
+    is passed on, and counts one hop more. Empty for what the owner wants by themselves.
+    """
     @_builtins.property
     def peers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Handles of the others; 2 to 19."""
@@ -67,10 +72,11 @@ class StartGroupRequest(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         place: _builtins.str = ...,
         algorithm: _builtins.str = ...,
+        passes_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["algorithm", b"algorithm", "duration_minutes", b"duration_minutes", "end_time", b"end_time", "peers", b"peers", "place", b"place", "request_id", b"request_id", "start_time", b"start_time", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["algorithm", b"algorithm", "duration_minutes", b"duration_minutes", "end_time", b"end_time", "passes_on", b"passes_on", "peers", b"peers", "place", b"place", "request_id", b"request_id", "start_time", b"start_time", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

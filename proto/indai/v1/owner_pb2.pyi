@@ -142,6 +142,7 @@ class StartMeetRequest(_message.Message):
     START_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    PASSES_ON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key, UUID text."""
     peer: _builtins.str
@@ -152,6 +153,10 @@ class StartMeetRequest(_message.Message):
     """Length in minutes."""
     place: _builtins.str
     """Place or link."""
+    passes_on: _builtins.str
+    """A thread of the owner's, or the beginning of its id, because of which this one begins: what is asked in it
+    is passed on, and counts one hop more. Empty for what the owner wants by themselves.
+    """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """Earliest start."""
@@ -170,10 +175,11 @@ class StartMeetRequest(_message.Message):
         start_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         place: _builtins.str = ...,
+        passes_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "end_time", b"end_time", "peer", b"peer", "place", b"place", "request_id", b"request_id", "start_time", b"start_time", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "end_time", b"end_time", "passes_on", b"passes_on", "peer", b"peer", "place", b"place", "request_id", b"request_id", "start_time", b"start_time", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -214,10 +220,15 @@ class StartIntentRequest(_message.Message):
     WISH_FIELD_NUMBER: _builtins.int
     PAY_FIELD_NUMBER: _builtins.int
     BOOK_FIELD_NUMBER: _builtins.int
+    PASSES_ON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key, UUID text."""
     peer: _builtins.str
     """Handle of the other side."""
+    passes_on: _builtins.str
+    """A thread of the owner's, or the beginning of its id, because of which this one begins: what is asked in it
+    is passed on, and counts one hop more. Empty for what the owner wants by themselves.
+    """
     @_builtins.property
     def wish(self) -> _negotiation_pb2.Propose:
         """A wish, which supersedes nothing."""
@@ -238,10 +249,11 @@ class StartIntentRequest(_message.Message):
         wish: _negotiation_pb2.Propose | None = ...,
         pay: _intents_pb2.PayTerms | None = ...,
         book: _intents_pb2.BookTerms | None = ...,
+        passes_on: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["book", b"book", "intent", b"intent", "pay", b"pay", "wish", b"wish"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["book", b"book", "intent", b"intent", "pay", b"pay", "peer", b"peer", "request_id", b"request_id", "wish", b"wish"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["book", b"book", "intent", b"intent", "passes_on", b"passes_on", "pay", b"pay", "peer", b"peer", "request_id", b"request_id", "wish", b"wish"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_intent: _TypeAlias = _typing.Literal["wish", "pay", "book"]  # noqa: Y015
     _WhichOneofArgType_intent: _TypeAlias = _typing.Literal["intent", b"intent"]  # noqa: Y015

@@ -1,18 +1,25 @@
-"""Two agents that answer each other for ever: the thread ends, and both sides hold the same end."""
+"""Agents that answer each other for ever, in one thread or round a ring of them: it ends, on every side."""
 
 from __future__ import annotations
 
 import os
+import uuid
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from indai.client.channels import plain_channel
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
+from indai.protocol.errors import IndaiError, NotFound, Reason
 from indai.protocol.header import new_id
-from indai.v1 import negotiation_pb2, owner_pb2
+from indai.v1 import group_pb2, negotiation_pb2, owner_pb2
+from indai.v1.group_pb2_grpc import GroupServiceStub
 
+from tests.service.node.conftest import Pair
 from tests.service.node.scene import DAY, Scene
-from tests.service.node.world import now_ms
+from tests.service.node.world import Owner, now_ms
 
-REJECTED = owner_pb2.THREAD_STATE_REJECTED
+REJECTED, COMMITTED = owner_pb2.THREAD_STATE_REJECTED, owner_pb2.THREAD_STATE_COMMITTED
+OPEN = "version: 1\ntimezone: UTC\nrules:\n  - {allow: meet, with: anyone%s}\n"
 
 
 def countered(scene: Scene, offer: Envelope, first: negotiation_pb2.Move) -> Envelope:
@@ -49,3 +56,77 @@ async def test_who_repeats_the_same_wish_comes_to_an_impasse_that_the_owner_hear
     assert (ended.state, ended.reason) == (REJECTED, "IMPASSE")
     assert ended.words
     assert len((await scene.thread(thread_id)).messages) < 16
+
+
+async def passed_on(by: Owner, to: Owner, because: str) -> str:
+    """A wish to meet, because of another thread; the new thread's id."""
+    request = owner_pb2.StartMeetRequest(
+        request_id=str(uuid.uuid4()),
+        peer=to.handle,
+        title="Round the ring",
+        duration_minutes=30,
+        start_time=Timestamp(seconds=(now_ms() + DAY) // 1000),
+        end_time=Timestamp(seconds=(now_ms() + 30 * DAY) // 1000),
+        passes_on=because,
+    )
+    return (await by.stub.StartMeet(request)).thread.thread_id
+
+
+async def hops(of: Owner, thread_id: str) -> int:
+    """What the first message says that `of` has stored."""
+    request = owner_pb2.GetThreadRequest(thread_id=thread_id)
+    first = (await of.stub.GetThread(request)).messages[0]
+    return negotiation_pb2.Move.FromString(parse_envelope(first.envelope).payload).header.hops
+
+
+@pytest.mark.rule("HDR-07")
+async def test_what_runs_round_a_ring_of_agents_stops_at_the_third_hop(pair: Pair) -> None:
+    ring = [
+        await node.agent(f"ind.ai/ring-{number}", OPEN % "")
+        for number, node in enumerate((pair.a, pair.b, pair.a, pair.b))
+    ]
+    because = ""
+    for number in range(3):
+        because = await passed_on(ring[number], ring[number + 1], because)
+        assert (await ring[number].rest(because)).state == COMMITTED
+        assert await hops(ring[number + 1], because) == number
+    with pytest.raises(IndaiError) as refused:
+        await passed_on(ring[3], ring[0], because)
+    assert refused.value.reason is Reason.TOO_MANY_HOPS
+    channel = plain_channel(pair.b.info.addresses["owner"], token=ring[3].token)
+    several = group_pb2.StartGroupRequest(
+        request_id=str(uuid.uuid4()),
+        peers=[ring[0].handle, ring[1].handle],
+        title="All at once",
+        duration_minutes=30,
+        start_time=Timestamp(seconds=(now_ms() + DAY) // 1000),
+        end_time=Timestamp(seconds=(now_ms() + 30 * DAY) // 1000),
+        passes_on=because,
+    )
+    with pytest.raises(IndaiError) as refused:
+        await GroupServiceStub(channel).StartGroup(several)
+    assert refused.value.reason is Reason.TOO_MANY_HOPS
+    with pytest.raises(NotFound):  # another's thread is nobody's
+        await passed_on(ring[0], ring[1], because)
+
+
+@pytest.mark.rule("HDR-07")
+async def test_a_third_hop_is_refused_by_who_is_asked_too(scene: Scene) -> None:
+    sent = await scene.proposal(now_ms() // DAY * DAY + 50 * DAY, "Passed on thrice")
+    move = negotiation_pb2.Move.FromString(sent.payload)
+    move.header.hops = 3
+    said = await scene.say(seal(payload_type("move"), move.SerializeToString(), [scene.eve.key]))
+    assert (said.error.reason, list(said.replies)) == ("REFUSED", [])
+    newest = (await scene.carol.stub.ListJournal(owner_pb2.ListJournalRequest())).entries[0]
+    assert (newest.event, newest.reason) == ("refused-message", "TOO_MANY_HOPS")
+
+
+async def test_a_rule_may_refuse_what_others_have_passed_on(pair: Pair) -> None:
+    first = await pair.a.agent("ind.ai/ask-first", OPEN % "")
+    wary = await pair.b.agent("ind.ai/wary", OPEN % ", hops: {max: 0}")
+    friend = await pair.b.agent("ind.ai/wary-friend", OPEN % "")
+    because = await passed_on(friend, first, "")
+    assert (await friend.rest(because)).state == COMMITTED
+    assert (await first.rest(await passed_on(first, wary, ""))).state == COMMITTED
+    refused = await first.rest(await passed_on(first, wary, because))
+    assert (refused.state, refused.reason) == (REJECTED, "POLICY_DENIED")

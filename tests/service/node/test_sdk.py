@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from indai.client.agent import Agent
 from indai.client.outcomes import Outcome, Question, State
+from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import InvalidInput, NotFound
 from indai.protocol.kinds.book import BookWish
+from indai.v1 import negotiation_pb2, owner_pb2
 
 from tests.service.node.conftest import Pair
 from tests.service.node.trade import BUYERS
@@ -137,3 +139,30 @@ async def test_what_is_wrong_says_what_to_do(pair: Pair, tmp_path: Path) -> None
             await alice.meet("ind.ai/bob", minutes=30, within=(naive, naive))
         with pytest.raises(InvalidInput, match="no kind"):
             alice.on("dance")
+
+
+@pytest.mark.rule("HDR-07")
+async def test_what_a_handler_begins_is_passed_on_from_what_it_decides(pair: Pair) -> None:
+    middle = await pair.a.agent("ind.ai/middle", ASKS)
+    first = await pair.b.agent("ind.ai/first", ASKS.replace("ask:", "allow:"))
+    last = await pair.b.agent("ind.ai/last", ASKS.replace("ask:", "allow:"))
+    async with (
+        Agent.connect(pair.a.info.addresses["owner"], middle.token) as me,
+        Agent.connect(pair.b.info.addresses["owner"], first.token) as them,
+    ):
+        begun: list[Outcome] = []
+
+        @me.on("meet")
+        async def pass_on(question: Question) -> bool:
+            if not begun:  # what is agreed here takes the slot that was asked about: it is asked about anew
+                begun.append(await me.meet(last.handle, minutes=30, within=WEEK))
+            return begun[0].agreed
+
+        serving = asyncio.create_task(me.serve())
+        assert (await them.meet(middle.handle, minutes=30, within=WEEK)).agreed
+        serving.cancel()
+        (outcome,) = begun
+        request = owner_pb2.GetThreadRequest(thread_id=outcome.thread)
+        first_message = (await me.stub.GetThread(request)).messages[0]
+        proposed = negotiation_pb2.Move.FromString(parse_envelope(first_message.envelope).payload)
+        assert proposed.header.hops == 1

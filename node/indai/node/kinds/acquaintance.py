@@ -107,7 +107,8 @@ class Acquaintances:
             self._known.popitem(last=False)
         midnight_ms = _midnight(case.zone, case.now_ms)
         known = self._known[pair].told(kinds, midnight_ms, case.now_ms, case.side.thread_id)
-        return common(case.peer, case.now_ms, known, outgoing=case.outgoing), known
+        hops = case.side.hops
+        return common(case.peer, case.now_ms, known, outgoing=case.outgoing, hops=hops), known
 
     def note(self, columns: Mapping[str, Any], before: Side | None, after: Side) -> None:
         """A thread, of these columns, is about to change within a batch."""
@@ -173,8 +174,9 @@ def _midnight(zone: ZoneInfo, now_ms: int) -> int:
     return int(datetime.combine(day, time(), zone).timestamp() * 1000)
 
 
-def common(peer: str, now_ms: int, known: Acquaintance, *, outgoing: bool) -> policy_pb2.Facts:
-    """Facts about a verified agent; the kind's own are still to be added."""
+def common(peer: str, now_ms: int, known: Acquaintance, *, outgoing: bool, hops: int = 0) -> policy_pb2.Facts:
+    """Facts about a verified agent; the kind's own are still to be added. `hops`: how many agents have passed
+    on what led to this."""
     return policy_pb2.Facts(
         peer=peer,
         verified=True,
@@ -184,4 +186,5 @@ def common(peer: str, now_ms: int, known: Acquaintance, *, outgoing: bool) -> po
         outgoing=outgoing,
         known_days=known.known_days,
         from_peer_today=known.today,
+        hops=hops,
     )

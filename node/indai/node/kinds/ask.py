@@ -71,7 +71,7 @@ class Questions(KindModule):
         now_ms = self._clock()
         zone = self._agents.get(owner).zone
         known = await self._acquaintances.of(owner, peer, [ASK.name], zone, now_ms, message.thread)
-        facts = common(peer, now_ms, known, outgoing=False)
+        facts = common(peer, now_ms, known, outgoing=False, hops=message.hops)
         facts.ask.CopyFrom(policy_pb2.AskFacts(topic=wish.topic or GENERAL))
         request = policy_pb2.DecideRequest(owner=owner, facts=[facts])
         (decision,) = (await self._policies.decide(request)).decisions

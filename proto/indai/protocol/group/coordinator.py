@@ -86,6 +86,7 @@ def convene(event: OwnerConvenes) -> Next:
         terms=event.wish,
         group=group,
         question=Question.PROPOSE_WISH,
+        hops=event.hops,
     )
     return side, (Consult(Question.PROPOSE_WISH, event.wish),)
 
