@@ -14,7 +14,7 @@ from indai.desk.memory import TRUSTS
 from indai.web.catalog import ENGLISH, NAMES, known, wanted, words_in
 from indai.web.visit import NOTICES
 
-PACKAGES = ("indai.web", "indai.desk")
+PACKAGES = ("indai.web", "indai.desk", "indai.page")
 CALL = re.compile(r"""\b_\(\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
 HOLES = re.compile(r"\{(\w+)\}")
 

@@ -356,6 +356,7 @@ class _Process:
                 self._local["owner"],
                 self._node.conversations.outbound,
                 self._node.desk.handles,
+                self._node.front,
                 self._logs,
             )
             pages = await self._stack.enter_async_context(web_role(plan))

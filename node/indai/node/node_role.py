@@ -55,6 +55,7 @@ from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.owner_llm_service import OwnerLlm
 from indai.node.owner_service import OwnerServicer
+from indai.node.page_role import front
 from indai.node.peer_heads import PeerHeads
 from indai.node.peer_service import STREAMS, PeerServicer
 from indai.node.policies import Policies
@@ -68,6 +69,7 @@ from indai.node.store import Store
 from indai.node.tenant_role import TenantPlan
 from indai.node.timers import Timers
 from indai.node.tools_role import ToolsPlan, open_tools
+from indai.page.front import Front
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.runtime.bindings import Bindings
@@ -149,6 +151,7 @@ class NodeRole:
     toolbox: NodeToolbox
     operators: auth.Authenticate
     tenants: TenantPlan
+    front: Front
 
 
 @contextlib.asynccontextmanager
@@ -379,6 +382,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 admitted,
                 by_token,
             ),
+            front(plan.handle.partition("/")[0], talks, resolver, policies),
         )
 
 

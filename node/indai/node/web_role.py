@@ -20,6 +20,8 @@ from indai.node.inprocess import local_channel
 from indai.node.keystore import KeyStore
 from indai.node.secrets import Secrets
 from indai.node.service import Service, method_handlers
+from indai.page.front import Front
+from indai.page.room import Room
 from indai.runtime.conversations.outbound import Outbound
 from indai.v1 import llm_pb2, memory_pb2
 from indai.web.accounts import Accounts
@@ -40,7 +42,7 @@ OIDC_TIMEOUT_S = 10.0
 @dataclass(frozen=True, slots=True)
 class WebPlan:
     """What the pages are built from. `services`: those of the owner's port, which decide who may do what;
-    `here`: handles that live on this node."""
+    `here`: handles that live on this node; `front`: what strangers meet."""
 
     pool: asyncpg.Pool
     keystore: KeyStore
@@ -50,6 +52,7 @@ class WebPlan:
     services: Sequence[Service]
     outbound: Outbound
     here: Callable[[], Iterable[str]]
+    front: Front
     logs: Sequence[Log] = ()
 
 
@@ -76,7 +79,7 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
         secret,
         plan.clock,
         plan.place,
-        {"desk": "indai.desk"},
+        {"desk": "indai.desk", "page": "indai.page"},
     )
     accounts = Accounts(plan.pool, plan.clock)
     passkeys = Passkeys(plan.pool, accounts, secret, plan.clock)
@@ -87,6 +90,8 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=OIDC_TIMEOUT_S)) as http:
         if issuer is not None:
             routes += Oidc(site, sign_in, accounts, issuer, secret, http).routes()
+        # The public pages take every name that is left.
+        routes += Room(site, plan.front).routes()
         yield WebRole(site, tuple(routes))
 
 

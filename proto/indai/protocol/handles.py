@@ -22,14 +22,16 @@ MAX_HANDLE = MAX_DOMAIN + 2 * (MAX_NAME + 1)
 # `ledger` are also parts of log origins (`ind.ai/registry`, `<node>/ledger/2026`): a handle must never read
 # as an origin.
 _RESERVED = """
-    abuse account accounts admin administrator agent agents all anonymous api app apps archive assets audit
-    auth authority backup billing bot bots cdn channel channels checkpoint contact daemon dns docs everyone
-    ftp health help hostmaster http https imap ind indai ind-ai info intent intents internal invoice ledger
-    legal localhost log login logout logs mail mailer-daemon marketing mcp memory metrics moderator nobody
-    node nodes noc none noreply no-reply null oauth official owner password pay payment payments policy pop3
-    postmaster privacy proxy public registry root sales security self settings signup smtp ssl staff status
-    superuser support sysadmin system team tile tls token trust undefined unknown usenet user users uucp
-    verified verify webmaster well-known witness wpad www
+    a2a abuse account accounts add-checkpoint admin administrator agent agents all anonymous api app apps
+    archive assets audit auth authority backup billing bot bots calendar call cdn channel channels
+    checkpoint connect consent contact daemon dashboard desk desks dns docs dpi download embed everyone
+    favicon ftp health help hooks hostmaster http https imap ind ind-ai indai info intent intents internal
+    invoice ledger legal localhost log login logout logs mail mailer-daemon marketing mcp memory metrics
+    moderator no-reply nobody noc node nodes none noreply null oauth official owner page pages password pay
+    payment payments policy pop3 postmaster privacy proxy public registry root sales security self settings
+    signup smtp ssl staff static status superuser support sysadmin system team tile tls token trust
+    undefined unknown usenet user users uucp verified verify voice webhook webhooks webmaster well-known
+    widget witness wpad www
 """
 RESERVED_NAMES: frozenset[str] = frozenset(_RESERVED.split())
 

@@ -7,19 +7,23 @@ where the request comes from (`Origin`, `Sec-Fetch-Site`) must agree (OWASP: Cro
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
+import secrets
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
 from indai.protocol.errors import Reason, Refused
 
+NOBODY: Final = "'none'"
+FRAMES: Final = f"frame-ancestors {NOBODY}"
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self';"
-        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        f" connect-src 'self'; form-action 'self'; base-uri 'none'; {FRAMES}"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -34,9 +38,34 @@ FIELD: Final = "csrf"
 _MAX_KEYS: Final = 20_000
 
 
+def visitor_cookie(secret: bytes) -> str:
+    """A new visitor: 18 random bytes in base64url, a dot, and our code over them, so that nobody makes up who
+    they are."""
+    random = base64.urlsafe_b64encode(secrets.token_bytes(18)).decode()
+    return f"{random}.{_code(secret, b'cookie:', random)[:32]}"
+
+
+def is_visitor(secret: bytes, cookie: str) -> bool:
+    """Whether we made this visitor's cookie."""
+    random, _, code = cookie.partition(".")
+    made = _code(secret, b"cookie:", random)[:32]
+    return bool(random) and hmac.compare_digest(made.encode(), code.encode())
+
+
+def visitor_name(secret: bytes, cookie: str) -> str:
+    """Whom the cookie stands for, 64 hexadecimal digits: what may be kept, since nobody gets the cookie from
+    it."""
+    return _code(secret, b"visitor:", cookie)
+
+
+def framed_by(sites: Iterable[str]) -> str:
+    """The policy of a page that these sites may frame, e.g. `https://shop.example`."""
+    return HEADERS["Content-Security-Policy"].replace(FRAMES, f"frame-ancestors {' '.join(sites) or NOBODY}")
+
+
 def form_token(secret: bytes, cookie: str) -> str:
     """What a form must carry that a visitor with this cookie sends; 43 characters."""
-    return hmac.new(secret, b"form:" + cookie.encode(), hashlib.sha256).hexdigest()
+    return _code(secret, b"form:", cookie)
 
 
 def check_form(secret: bytes, cookie: str, token: str) -> None:
@@ -76,6 +105,10 @@ class Limit:
         if len(taken) >= self._most:
             raise Refused(Reason.RATE_LIMITED, "That is too often.", hint="wait a minute, and then try again")
         taken.append(now_ms)
+
+
+def _code(secret: bytes, purpose: bytes, text: str) -> str:
+    return hmac.new(secret, purpose + text.encode(), hashlib.sha256).hexdigest()
 
 
 def _foreign() -> Refused:

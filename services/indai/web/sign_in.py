@@ -6,13 +6,14 @@ so that nobody is signed in as somebody else by a link alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 from indai.protocol.errors import NotFound
-from indai.protocol.handles import Handle
+from indai.protocol.handles import RESERVED_NAMES, Handle
 from indai.web.accounts import Accounts
 from indai.web.catalog import NAMES
 from indai.web.guards import Limit
@@ -29,6 +30,8 @@ CODES_SENT: Final = 3
 TRIES_IN_ALL: Final = 300
 """Codes that may be tried in a minute, by everybody together: a code has 49 bits and lives ten minutes."""
 
+_OWN: Final = re.compile(r"/([a-z0-9][a-z0-9.-]*)([/?][A-Za-z0-9._~/?=&%+-]*)?")
+"""The desks, and the pages of handles: a path of one's own never begins with two slashes."""
 _BROWSERS: Final = (("Edg", "Edge"), ("Firefox", "Firefox"), ("Chrom", "Chrome"), ("Safari", "Safari"))
 _SYSTEMS: Final = (
     ("Android", "Android"),
@@ -141,9 +144,9 @@ class SignIn:
 
 
 def inside(path: str) -> str:
-    """The path if it is one of the desks' own pages, else nothing: a link leads to no other site."""
-    clean = path if path == "/desk" or path.startswith(("/desk/", "/desk?")) else ""
-    return clean if clean.isascii() and clean.isprintable() and "\\" not in clean else ""
+    """The path if it is one of our own pages, else nothing: a link leads to no other site."""
+    own = _OWN.fullmatch(path)
+    return path if own and (own[1] == HOME[1:] or own[1] not in RESERVED_NAMES) else ""
 
 
 def device_of(user_agent: str) -> str:

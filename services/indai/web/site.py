@@ -11,7 +11,6 @@ which the page calls with the visitor's own session.
 
 from __future__ import annotations
 
-import base64
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -34,6 +33,9 @@ SIGN_IN: Final = "/desk/sign-in"
 ACTS_A_MINUTE: Final = 120
 STRANGERS_ACTS_A_MINUTE: Final = 60
 """Of one address, behind which many people may be."""
+CARRIED: Final = "X-Visitor"
+"""The header in which a page inside another site's says who its visitor is: cookies don't reach it there, and
+no other site can send it."""
 _VISITOR: Final = "visitor"
 _SESSION: Final = "desk"
 
@@ -190,8 +192,10 @@ class Site:
 
     def protect(self, response: web.StreamResponse) -> None:
         """Set the headers that every answer has; a stream calls this before it begins."""
+        framed = "Content-Security-Policy" in response.headers
         for name, value in guards.HEADERS.items():
-            response.headers.setdefault(name, value)
+            if not (framed and name == "X-Frame-Options"):  # which knows no list of sites
+                response.headers.setdefault(name, value)
         if self.place().tls:
             response.headers["Strict-Transport-Security"] = guards.HSTS
 
@@ -199,15 +203,17 @@ class Site:
         """The visit, the value of a visitor's cookie that is to be set, and what keeps us from knowing who it
         is."""
         token, session, failure = request.cookies.get(self._name(_SESSION), ""), None, None
+        if CARRIED in request.headers:
+            token = ""  # a page inside another site's is nobody but its visitor
         try:
             session = await self.sessions.find_token(token) if token else None
         except IndaiError as error:
             failure = error
         fresh, bound = "", token
         if session is None:
-            bound = request.cookies.get(self._name(_VISITOR), "")
+            bound = self._carried(request)
             if not bound:
-                bound = fresh = base64.urlsafe_b64encode(secrets.token_bytes(18)).decode()
+                bound = fresh = guards.visitor_cookie(self._secret)
         theme = request.cookies.get(self._name("theme"), "")
         visit = Visit(
             request,
@@ -216,9 +222,21 @@ class Site:
             session,
             token if session else "",
             guards.form_token(self._secret, bound),
+            guards.visitor_name(self._secret, bound) if session is None else "",
             theme if theme in THEMES else "",
         )
         return visit, fresh, failure
+
+    def stranger(self) -> tuple[str, str]:
+        """A new visitor who has no cookie, and what their forms carry: for a page inside another site's,
+        which sends the first as `X-Visitor`."""
+        made = guards.visitor_cookie(self._secret)
+        return made, guards.form_token(self._secret, made)
+
+    def _carried(self, request: web.Request) -> str:
+        """The visitor's cookie, or what stands for it; empty unless we have made it."""
+        found = request.headers.get(CARRIED) or request.cookies.get(self._name(_VISITOR), "")
+        return found if guards.is_visitor(self._secret, found) else ""
 
     def _words(self, request: web.Request) -> Words:
         chosen = request.cookies.get(self._name("language"), "")
@@ -237,7 +255,7 @@ class Site:
             if not isinstance(value, str) or len(value) > MAX_FIELD or "\x00" in value:
                 raise InvalidInput(Reason.INVALID_ARGUMENT, f"The field {name[:40]} cannot be read.")
             form[name] = value
-        bound = visit.token or request.cookies.get(self._name(_VISITOR), "")
+        bound = visit.token or self._carried(request)
         token = form.pop(guards.FIELD, "") or request.headers.get("X-CSRF-Token", "")
         guards.check_form(self._secret, bound, token)
         visit.form = form

@@ -41,7 +41,8 @@ class Handler(Protocol):
 
 @dataclass(slots=True)
 class Visit:
-    """One request. `session`: None for somebody not signed in. `token` is the session's own, for calls."""
+    """One request. `session`: None for somebody not signed in, who is then known by `visitor` alone (64
+    hexadecimal digits, the same for one browser). `token` is the session's own, for calls."""
 
     request: web.Request
     pages: Pages
@@ -49,6 +50,7 @@ class Visit:
     session: Session | None
     token: str = field(repr=False)
     csrf: str = field(repr=False)
+    visitor: str = ""
     theme: str = ""
     form: Mapping[str, str] = field(default_factory=dict)
 

@@ -86,6 +86,8 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
 
         taken = await self._intake.take(message, place, note)
         channel = self._hub.join(taken.turn)
+        # Before anything is told: whoever leaves after the first word has written all the same.
+        self._runner.submit(taken.owner, taken.session)
         try:
             yield pb.SendMessageResponse(event=taken.accepted)
             after = 1
@@ -97,7 +99,6 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
                     after = event.seq
                 if state == "finished":
                     return
-            self._runner.submit(taken.owner, taken.session)
             async for told in channel.after(after, KEEP_ALIVE_S):
                 yield pb.SendMessageResponse(event=told)
         finally:
