@@ -1,4 +1,4 @@
-"""alice's page on a node with a language model and a memory; bob beside it on a node of his own."""
+"""Bob's page, on a node with a language model and a memory; alice lives on another."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import contextlib
 import inspect
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from aiohttp import ClientSession, CookieJar
 
-from tests.service.node.world import world
-from tests.service.web.conftest import ALICES, BOBS, Browser, Desks
+from tests.service.web.conftest import Browser, Desks, desks
+
+__all__ = ["desks"]
 
 
 @contextlib.asynccontextmanager
 async def visiting(desks: Desks) -> AsyncIterator[Browser]:
     """Somebody who has never been here."""
     async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
-        yield Browser(desks.base(desks.a), http)
+        yield Browser(desks.base(desks.b), http)
 
 
 def events(text: str) -> list[tuple[str, str, Any]]:
@@ -32,18 +31,6 @@ def events(text: str) -> list[tuple[str, str, Any]]:
         if "event" in fields:
             found.append((fields.get("id", ""), fields["event"], json.loads(fields["data"])))
     return found
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def desks(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desks]:
-    base: Path = tmp_path_factory.mktemp("pages")
-    async with (
-        world(base) as registry,
-        registry.node("node-a", "127.0.0.1:0", "edge", "memory", "llm") as a,
-        registry.node("node-b", "127.0.0.1:0", "edge") as b,
-    ):
-        alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
-        yield Desks(registry, a, b, alice, bob)
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
