@@ -57,6 +57,7 @@ SECTIONS = {
     },
     "Think": {
         "chat": "indai.cli.chat:chat",
+        "turn": "indai.cli.turn:turn",
         "tool": "indai.cli.tool:tool",
         "llm": "indai.cli.llm:llm",
     },

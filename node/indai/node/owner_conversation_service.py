@@ -80,6 +80,12 @@ class OwnerConversations(conversation_pb2_grpc.ConversationServiceServicer):
         sight = await self._sight(request, context)
         return await self._reading.messages(sight, read_id(request.session_id, "session"), request)
 
+    async def GetTurn(self, request: pb.GetTurnRequest, context: Any) -> pb.GetTurnResponse:
+        """See the contract."""
+        caller = auth.caller(context)
+        sight = Sight() if caller.operator else Sight(owners=[caller.owner])
+        return await self._reading.turn(sight, read_id(request.turn_id, "turn"))
+
     async def CreateLinkCode(
         self, request: pb.CreateLinkCodeRequest, context: Any
     ) -> pb.CreateLinkCodeResponse:

@@ -980,6 +980,144 @@ class SessionMessage(_message.Message):
 Global___SessionMessage: _TypeAlias = SessionMessage  # noqa: Y015
 
 @_typing.final
+class GetTurnRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_ID_FIELD_NUMBER: _builtins.int
+    turn_id: _builtins.str
+    """Which turn, 32 hexadecimal digits."""
+    def __init__(
+        self,
+        *,
+        turn_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["turn_id", b"turn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTurnRequest: _TypeAlias = GetTurnRequest  # noqa: Y015
+
+@_typing.final
+class GetTurnResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class StageMsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TURN_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    ENDING_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    COST_MICROS_FIELD_NUMBER: _builtins.int
+    STAGE_MS_FIELD_NUMBER: _builtins.int
+    TRACE_JSON_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    FINISH_TIME_FIELD_NUMBER: _builtins.int
+    BREACHES_FIELD_NUMBER: _builtins.int
+    turn_id: _builtins.str
+    """The turn."""
+    session_id: _builtins.str
+    """Its session, 32 hexadecimal digits."""
+    ending: _builtins.str
+    """answered, degraded, stopped, handed_off, failed; empty while it runs."""
+    reason: _builtins.str
+    """Machine-readable reason when there was no answer."""
+    attempts: _builtins.int
+    """How often it was begun: more than once after a crash."""
+    cost_micros: _builtins.int
+    """What its models cost, in millionths of the currency."""
+    trace_json: _builtins.str
+    """What the stages found out, as JSON: route, tools, models, problems. No message texts but a draft."""
+    @_builtins.property
+    def stage_ms(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Milliseconds by stage, with `total`."""
+
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When the message was stored."""
+
+    @_builtins.property
+    def finish_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended."""
+
+    @_builtins.property
+    def breaches(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuardrailBreach]:
+        """Guardrails that its answer broke."""
+
+    def __init__(
+        self,
+        *,
+        turn_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        ending: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        attempts: _builtins.int = ...,
+        cost_micros: _builtins.int = ...,
+        stage_ms: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+        trace_json: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        finish_time: _timestamp_pb2.Timestamp | None = ...,
+        breaches: _abc.Iterable[Global___GuardrailBreach] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "finish_time", b"finish_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "breaches", b"breaches", "cost_micros", b"cost_micros", "create_time", b"create_time", "ending", b"ending", "finish_time", b"finish_time", "reason", b"reason", "session_id", b"session_id", "stage_ms", b"stage_ms", "trace_json", b"trace_json", "turn_id", b"turn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTurnResponse: _TypeAlias = GetTurnResponse  # noqa: Y015
+
+@_typing.final
+class GuardrailBreach(_message.Message):
+    """A guardrail that an answer broke before it went out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIER_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    tier: _builtins.str
+    """HUMAN, TEAM or AGENT."""
+    rule: _builtins.str
+    """Id of the rule."""
+    severity: _builtins.str
+    """block, rewrite or log."""
+    def __init__(
+        self,
+        *,
+        tier: _builtins.str = ...,
+        rule: _builtins.str = ...,
+        severity: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rule", b"rule", "severity", b"severity", "tier", b"tier"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GuardrailBreach: _TypeAlias = GuardrailBreach  # noqa: Y015
+
+@_typing.final
 class CreateLinkCodeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

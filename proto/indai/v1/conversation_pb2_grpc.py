@@ -66,6 +66,11 @@ class ConversationServiceStub:
                 request_serializer=indai_dot_v1_dot_conversation__pb2.ListSessionMessagesRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_conversation__pb2.ListSessionMessagesResponse.FromString,
                 _registered_method=True)
+        self.GetTurn = channel.unary_unary(
+                '/indai.v1.ConversationService/GetTurn',
+                request_serializer=indai_dot_v1_dot_conversation__pb2.GetTurnRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_conversation__pb2.GetTurnResponse.FromString,
+                _registered_method=True)
         self.CreateLinkCode = channel.unary_unary(
                 '/indai.v1.ConversationService/CreateLinkCode',
                 request_serializer=indai_dot_v1_dot_conversation__pb2.CreateLinkCodeRequest.SerializeToString,
@@ -152,6 +157,14 @@ class ConversationServiceServicer:
 
     def ListSessionMessages(self, request, context):
         """The messages of one session, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTurn(self, request, context):
+        """A turn as it went: how it ended, how long each stage took, which guardrails it met. For the owner of the agent and
+        the operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -246,6 +259,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.ListSessionMessages,
                     request_deserializer=indai_dot_v1_dot_conversation__pb2.ListSessionMessagesRequest.FromString,
                     response_serializer=indai_dot_v1_dot_conversation__pb2.ListSessionMessagesResponse.SerializeToString,
+            ),
+            'GetTurn': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTurn,
+                    request_deserializer=indai_dot_v1_dot_conversation__pb2.GetTurnRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_conversation__pb2.GetTurnResponse.SerializeToString,
             ),
             'CreateLinkCode': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateLinkCode,
@@ -452,6 +470,33 @@ class ConversationService:
             '/indai.v1.ConversationService/ListSessionMessages',
             indai_dot_v1_dot_conversation__pb2.ListSessionMessagesRequest.SerializeToString,
             indai_dot_v1_dot_conversation__pb2.ListSessionMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.ConversationService/GetTurn',
+            indai_dot_v1_dot_conversation__pb2.GetTurnRequest.SerializeToString,
+            indai_dot_v1_dot_conversation__pb2.GetTurnResponse.FromString,
             options,
             channel_credentials,
             insecure,

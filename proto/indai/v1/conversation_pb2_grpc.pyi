@@ -50,6 +50,10 @@ class ConversationServiceStub:
     """A person's sessions, or those of a tenant for its operator, newest first."""
     ListSessionMessages: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.ListSessionMessagesRequest, _conversation_pb2.ListSessionMessagesResponse]
     """The messages of one session, oldest first."""
+    GetTurn: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.GetTurnRequest, _conversation_pb2.GetTurnResponse]
+    """A turn as it went: how it ended, how long each stage took, which guardrails it met. For the owner of the agent and
+    the operator.
+    """
     CreateLinkCode: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.CreateLinkCodeRequest, _conversation_pb2.CreateLinkCodeResponse]
     """A code that the person says on another channel to be known there as the same one. It is used once, and expires."""
     LinkIdentity: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.LinkIdentityRequest, _conversation_pb2.LinkIdentityResponse]
@@ -91,6 +95,10 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """A person's sessions, or those of a tenant for its operator, newest first."""
     ListSessionMessages: _aio.UnaryUnaryMultiCallable[_conversation_pb2.ListSessionMessagesRequest, _conversation_pb2.ListSessionMessagesResponse]  # type: ignore[assignment]
     """The messages of one session, oldest first."""
+    GetTurn: _aio.UnaryUnaryMultiCallable[_conversation_pb2.GetTurnRequest, _conversation_pb2.GetTurnResponse]  # type: ignore[assignment]
+    """A turn as it went: how it ended, how long each stage took, which guardrails it met. For the owner of the agent and
+    the operator.
+    """
     CreateLinkCode: _aio.UnaryUnaryMultiCallable[_conversation_pb2.CreateLinkCodeRequest, _conversation_pb2.CreateLinkCodeResponse]  # type: ignore[assignment]
     """A code that the person says on another channel to be known there as the same one. It is used once, and expires."""
     LinkIdentity: _aio.UnaryUnaryMultiCallable[_conversation_pb2.LinkIdentityRequest, _conversation_pb2.LinkIdentityResponse]  # type: ignore[assignment]
@@ -165,6 +173,16 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_pb2.ListSessionMessagesResponse, _abc.Awaitable[_conversation_pb2.ListSessionMessagesResponse]]:
         """The messages of one session, oldest first."""
+
+    @_abc_1.abstractmethod
+    def GetTurn(
+        self,
+        request: _conversation_pb2.GetTurnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_pb2.GetTurnResponse, _abc.Awaitable[_conversation_pb2.GetTurnResponse]]:
+        """A turn as it went: how it ended, how long each stage took, which guardrails it met. For the owner of the agent and
+        the operator.
+        """
 
     @_abc_1.abstractmethod
     def CreateLinkCode(

@@ -78,5 +78,8 @@ async def test_at_the_owners_port_the_token_says_who_writes(two: Two) -> None:
         await bobs.ListSessionMessages(pb.ListSessionMessagesRequest(session_id=accepted.session_id))
     with pytest.raises(NotFound):
         await bobs.TakeOverSession(pb.TakeOverSessionRequest(session_id=accepted.session_id))
+    assert (await mine.GetTurn(pb.GetTurnRequest(turn_id=events[0].turn_id))).ending == "answered"
+    with pytest.raises(NotFound):
+        await bobs.GetTurn(pb.GetTurnRequest(turn_id=events[0].turn_id))
     with pytest.raises(Refused):
         await mine.LinkIdentity(pb.LinkIdentityRequest(identity=sender, code="AAAACCCC"))

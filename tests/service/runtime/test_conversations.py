@@ -52,6 +52,16 @@ async def test_the_events_count_without_a_gap_and_end_with_the_stored_answer(dat
         ]
 
 
+async def test_a_turn_can_be_looked_into_afterwards(database: Database) -> None:
+    async with cell(database.pool) as here:
+        heard = await here.say(owner(ALICE, "what is the capital of France?"))
+        found = await here.stub.GetTurn(pb.GetTurnRequest(turn_id=heard.turn_id))
+        assert (found.ending, found.attempts) == ("answered", 1)
+        assert {"perceive", "recall", "prompt_assemble", "llm_total", "total"} <= set(found.stage_ms)
+        assert '"route": "knowledge"' in found.trace_json
+        assert "France" not in found.trace_json
+
+
 async def test_a_message_that_comes_twice_is_answered_once(database: Database) -> None:
     async with cell(database.pool) as here:
         first = await here.say(phone(PHONE, "hello", handle=ALICE, provider_message_id="wamid.1"))

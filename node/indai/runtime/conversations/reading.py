@@ -80,6 +80,20 @@ class Reading:
         more = _token(str(rows[size - 1]["place"]), "") if len(rows) > size else ""
         return pb.ListSessionMessagesResponse(messages=map(message_of, rows[:size]), next_page_token=more)
 
+    async def turn(self, sight: Sight, turn: UUID) -> pb.GetTurnResponse:
+        """One turn with its trace. Raises NotFound."""
+        owners = await every_owner(self._pool) if sight.owners is None else sight.owners
+        async with seeing(self._pool, owners) as connection:
+            row = await connection.fetchrow("SELECT * FROM runtime.turns WHERE id = $1", turn)
+            broken = await connection.fetch(
+                "SELECT tier, rule_id, severity FROM runtime.guardrail_violations"
+                " WHERE turn = $1 ORDER BY created_at, id",
+                turn,
+            )
+        if row is None:
+            raise missing("turn")
+        return _turn(row, broken)
+
     async def _rows(
         self,
         sight: Sight,
@@ -131,6 +145,27 @@ def session_of(row: asyncpg.Record) -> pb.Session:
     )
     made.create_time.FromDatetime(row["created_at"])
     made.update_time.FromDatetime(row["last_active_at"])
+    return made
+
+
+def _turn(row: asyncpg.Record, broken: Sequence[asyncpg.Record]) -> pb.GetTurnResponse:
+    made = pb.GetTurnResponse(
+        turn_id=row["id"].hex,
+        session_id=row["session"].hex,
+        ending=row["ending"],
+        reason=row["reason"],
+        attempts=row["attempts"],
+        cost_micros=row["cost_micros"],
+        stage_ms=json.loads(row["stage_ms"]),
+        trace_json=row["trace"],
+        breaches=[
+            pb.GuardrailBreach(tier=each["tier"], rule=each["rule_id"], severity=each["severity"])
+            for each in broken
+        ],
+    )
+    made.create_time.FromDatetime(row["accepted_at"])
+    if row["finished_at"] is not None:
+        made.finish_time.FromDatetime(row["finished_at"])
     return made
 
 

@@ -162,6 +162,10 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         session = read_id(request.session_id, "session")
         return await self.reading.messages(await self._sight(request), session, request)
 
+    async def GetTurn(self, request: pb.GetTurnRequest, context: Any) -> pb.GetTurnResponse:
+        """See the contract."""
+        return await self.reading.turn(_EVERYTHING, read_id(request.turn_id, "turn"))
+
     async def CreateLinkCode(
         self, request: pb.CreateLinkCodeRequest, context: Any
     ) -> pb.CreateLinkCodeResponse:
