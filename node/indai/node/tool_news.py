@@ -7,11 +7,9 @@ from uuid import UUID
 import asyncpg
 from indai.runtime.conversations.outbound import Notice, Outbound
 from indai.storage.pool import transaction
-from indai.tools.values import Caller, Outcome, Status
+from indai.tools.outcomes import sentence
+from indai.tools.values import Caller, Outcome
 from indai.v1 import conversation_pb2 as pb
-
-MOST = 6
-
 
 _NEWEST = """
     SELECT id FROM runtime.sessions WHERE owner = $1 AND door = 'private' AND status <> 'closed'
@@ -32,7 +30,7 @@ class News:
         session = _session(caller.session)
         if session is None or self.outbound is None:
             return
-        notice = Notice(key=_key(outcome), reply=pb.Reply(text=told(outcome), language="en"))
+        notice = Notice(key=_key(outcome), reply=pb.Reply(text=sentence(outcome), language="en"))
         # At a door of an organisation's own the conversation is the tenant's.
         for owner in dict.fromkeys((caller.owner, caller.tenant)):
             if owner and await self.outbound.put(owner, session, notice) is not None:
@@ -48,18 +46,6 @@ class News:
             return False
         await self.outbound.put(owner, session, Notice(key=key, reply=pb.Reply(text=words, language="en")))
         return True
-
-
-def told(outcome: Outcome) -> str:
-    """What is said of an outcome, without a model: its sentence, or its most important fields."""
-    if outcome.words:
-        return outcome.words
-    if outcome.status is Status.NEEDS_APPROVAL and outcome.approval is not None:
-        return f"{outcome.approval.terms}\n\nTo agree, answer with the code {outcome.approval.code}."
-    weight = max((each.importance for each in outcome.fields), default=0)
-    shown = [each for each in outcome.fields if each.importance == weight] or list(outcome.fields)
-    lines = [f"{each.label}: {each.text}" for each in shown[:MOST]]
-    return "\n".join(lines) or "It is done."
 
 
 def _key(outcome: Outcome) -> str:

@@ -15,6 +15,14 @@ from jsonschema import Draft202012Validator
 
 # A tool that answers with one of these does not work; any other error is an answer about the request.
 _FAULTY: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "DATA_LOSS"})
+MOST_SAID: Final = 6
+_SPOKEN: Final = {
+    "agreed": "Agreed with {who}",
+    "refused": "{who} did not agree",
+    "waiting": "{who} is still being asked",
+    "cancelled": "Called off with {who}",
+    "expired": "It ran out of time with {who}",
+}
 _TRANSIENT: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "RESOURCE_EXHAUSTED"})
 
 
@@ -77,6 +85,25 @@ def _waiting(outcome: Outcome, result: Mapping[str, Any]) -> Outcome:
     if result.get("running"):
         return replace(outcome, status=Status.RUNNING)
     return outcome
+
+
+def sentence(outcome: Outcome) -> str:
+    """What is said of an outcome without a model: its own words, or its most important fields."""
+    if outcome.words:
+        return outcome.words
+    said = outcome.result
+    if (form := _SPOKEN.get(str(said.get("state", "")))) and said.get("with"):
+        more = [str(said[name]) for name in ("when", "reason") if said.get(name)]
+        return f"{form.format(who=said['with'])}{': ' if more else ''}{', '.join(more)}."
+    weight = max((each.importance for each in outcome.fields), default=0)
+    shown = [each for each in outcome.fields if each.importance == weight]
+    return "\n".join(f"{each.label}: {each.text}" for each in shown[:MOST_SAID]) or "It is done."
+
+
+def question(why: str, approval: Approval) -> str:
+    """What the owner is asked, and how to answer, for any channel."""
+    code = approval.code
+    return f"{why}\n{approval.terms}\nAnswer “yes {code}” or “no {code}”."
 
 
 def dumped(outcome: Outcome) -> dict[str, Any]:

@@ -23,7 +23,17 @@ from indai.tools.approvals import Approvals, Asked, is_code, nothing_more
 from indai.tools.cache import ReadCache, key_of
 from indai.tools.jobs import Jobs
 from indai.tools.normalise import Money, fields_of
-from indai.tools.outcomes import Judged, broken, dumped, failed, identity_number, judged, raised
+from indai.tools.outcomes import (
+    Judged,
+    broken,
+    dumped,
+    failed,
+    identity_number,
+    judged,
+    question,
+    raised,
+    sentence,
+)
 from indai.tools.schemas import (
     MAX_ARGUMENTS,
     action_hash,
@@ -209,7 +219,8 @@ class NodeToolbox:
                 f"A visitor's wish waits for your word.\n{act.terms}\n\nThe code is {asked.approval.code}."
             )
             await self._tell_owner(caller.owner, words, f"tool-question:{asked.id}")
-        outcome = Outcome(Status.NEEDS_APPROVAL, why, code="NEEDS_APPROVAL", approval=asked.approval)
+        words = question(why, asked.approval)
+        outcome = Outcome(Status.NEEDS_APPROVAL, words, code="NEEDS_APPROVAL", approval=asked.approval)
         if caller.person != caller.owner:  # what is asked, and the code, are between the owner and this node
             outcome = replace(outcome, words="The owner is asked first.", approval=None)
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
@@ -234,7 +245,7 @@ class NodeToolbox:
         outcome = await self.carry_out(asked) if approve else _declined()
         if self._jobs is not None and asked.caller.session != caller.session:
             await self._jobs.push(asked.caller, replace(outcome, approval=asked.approval))
-        return outcome
+        return replace(outcome, words=sentence(outcome))
 
     async def _about_thread(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
         """A question of a negotiation, which the owner's own service answers."""

@@ -36,7 +36,7 @@ async def test_a_detail_is_asked_for_agreed_and_read(alice: Talk, near: Neighbou
     outcome = await alice.say("What is bob's email?")
     assert outcome.result["state"] == "agreed", outcome
     assert outcome.result["content"] == "bob@example.org"
-    (field,) = [each for each in outcome.fields if each.label == "it says"]
+    (field,) = [each for each in outcome.fields if each.label == "they said"]
     assert (field.untrusted, field.text) == (True, "“bob@example.org”")
 
 

@@ -27,6 +27,7 @@ async def test_nothing_happens_before_the_owners_word_and_then_exactly_what_was_
     assert asked.status is Status.NEEDS_APPROVAL
     assert asked.approval is not None
     assert "Amount: ₹2,000.00" in asked.approval.terms
+    assert asked.words.endswith(f"Answer “yes {asked.approval.code}” or “no {asked.approval.code}”.")
     assert not made.calls
     outcome = await box.answer(
         replace(ALICE, turn="t9", session="s9"), asked.approval.code.upper(), approve=True

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from indai.node.kinds.money import spoken
 from indai.protocol.errors import InvalidInput
 from indai.tools.normalise import fields_of
+from indai.tools.outcomes import sentence
 from indai.tools.schemas import action_hash, check_spec, too_large, without_secrets
-from indai.tools.values import Caller, Spec, Touch
+from indai.tools.values import Caller, Field, Outcome, Spec, Status, Touch
 
 OPEN: Any = {"type": "object"}
 CLOSED: Any = {"type": "object", "additionalProperties": False}
@@ -106,3 +107,12 @@ def test_secrets_are_not_kept() -> None:
 def test_a_tool_that_could_not_be_checked_is_refused(bad: Spec) -> None:
     with pytest.raises(InvalidInput):
         check_spec(bad)
+
+
+def test_an_outcome_without_words_of_its_own_is_said_in_a_sentence() -> None:
+    agreed = {"state": "agreed", "with": "ind.ai/bob", "when": "Mon 23 Nov 2026, 09:00"}
+    assert sentence(Outcome(Status.DONE, result=agreed)) == "Agreed with ind.ai/bob: Mon 23 Nov 2026, 09:00."
+    fields = (Field("price", "₹5.00", 3), Field("note", "x", 1))
+    assert sentence(Outcome(Status.DONE, fields=fields)) == "price: ₹5.00"
+    assert sentence(Outcome(Status.DONE, "Done so.", fields=fields)) == "Done so."
+    assert sentence(Outcome(Status.DONE)) == "It is done."

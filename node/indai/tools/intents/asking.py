@@ -15,7 +15,7 @@ from indai.v1 import asking_pb2, owner_pb2
 
 _WORD: Final = "^[a-z0-9._-]*$"
 ANSWERED: Final = with_more(
-    answer={"type": "string", "x-untrusted": True, "x-importance": 3},
+    answer={"type": "string", "x-untrusted": True, "x-importance": 3, "x-label": "they said"},
     sure_percent={"type": "integer", "x-label": "sure, percent", "x-importance": 1},
 )
 FILED: Final = with_more(

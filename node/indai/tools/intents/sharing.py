@@ -42,9 +42,9 @@ _PURPOSE: Final = {
 _DAYS: Final = {"type": "integer", "minimum": 1, "maximum": 1000, "x-label": "Days it may be read"}
 _QUESTIONS: Final = {"price": "What is your price?", "hours": "What are your opening hours?"}
 _SHARED: Final = with_more(
-    content={"type": "string", "x-untrusted": True, "x-importance": 3, "x-label": "it says"},
+    content={"type": "string", "x-untrusted": True, "x-importance": 3, "x-label": "they said"},
     media_type={"type": "string", "x-importance": 1},
-    answer={"type": "string", "x-untrusted": True, "x-importance": 3},
+    answer={"type": "string", "x-untrusted": True, "x-importance": 3, "x-label": "they said"},
     free={"type": "array", "items": {"type": "string"}, "x-label": "free", "x-importance": 3},
     sure_percent={"type": "integer", "x-importance": 1},
 )

@@ -161,10 +161,12 @@ def _outcome(state: str, value: Mapping[str, Any], phrases: Mapping[str, str]) -
         said.append(str(why))
     parts = {each: phrases[each].replace("_", " ").format(name=name) if name else "" for each in _PLACES}
     sentence = phrases[state].format(about=f": {', '.join(said)}" if said else "", **parts)
-    words = str(value.get("said") or value.get("they said") or "").removeprefix(_QUOTED).strip('"')
+    words = str(value.get("said") or value.get("they said") or "").removeprefix(_QUOTED).strip('"“”')
     if not sentence.startswith(name) or not name:
         sentence = sentence[:1].upper() + sentence[1:]
-    return sentence + (" " + phrases["wrote"].format(words=words) if words else "")
+    link = str(value.get("link to pay") or "")
+    wrote = phrases["wrote"].format(words=words) if words else ""
+    return " ".join(filter(None, (sentence, wrote, link)))
 
 
 def _slot(name: str, value: Any, phrases: Mapping[str, str]) -> str:
