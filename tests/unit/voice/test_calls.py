@@ -15,8 +15,10 @@ from xml.etree import ElementTree
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from indai.edge.forms.plain import spoken
 from indai.language import say
+from indai.node.voice_role import Visitors
 from indai.protocol.errors import Reason, Refused, Unavailable
 from indai.v1 import conversation_pb2 as pb
 from indai.voice.audio import HEARING, Audio, from_mulaw, to_mulaw
@@ -24,6 +26,7 @@ from indai.voice.browser import Browsers
 from indai.voice.call import Call, Caller
 from indai.voice.limits import Lines
 from indai.voice.telephone import STREAM, WEBHOOK, Number, Telephones, signature
+from indai.web.sessions import Session
 
 from tests.unit.voice.talk import Ears, Talk, Wire, until, utterance
 
@@ -249,6 +252,20 @@ async def test_other_sites_wrong_handles_and_floods_get_no_microphone() -> None:
                 await session.ws_connect(f"{url}/voice/ind.ai/alice")
         assert refused.value.status == 429
         await until(lambda: lines.open == 0)
+
+
+_ROLES = [("owner", "handle"), ("operator", "web_session"), ("staff", "web_session")]
+
+
+@pytest.mark.parametrize(("role", "kind"), _ROLES)
+async def test_only_an_owner_who_is_signed_in_speaks_as_a_handle(role: str, kind: str) -> None:
+    session = Session("1", "2", "ind.ai/alice", role, "ind.ai/alice", "code", "", 0, 0, 0)
+
+    async def whose(_: web.Request) -> Session | None:
+        return session
+
+    identity = await Visitors(whose)(make_mocked_request("GET", "/voice/ind.ai/alice"))
+    assert (identity.kind, identity.verified) == (kind, kind == "handle")
 
 
 def test_the_signature_is_twilios() -> None:
