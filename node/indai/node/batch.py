@@ -215,6 +215,8 @@ class Batch:
                     rule="HDR-06",
                 )
             return await self._replies(inbound.owner, message)
+        now_ms = self._context.clock()
+        self._context.budget.take(inbound.owner, inbound.peer, now_ms, begins=state is None)
         if state is not None:
             inbound.check_scope(intent_of(state), self._context.clock())
         # An acceptance has the offer's times, and how late it may be the offerer decides.

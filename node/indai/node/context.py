@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from indai.client.resolver import Resolver
 from indai.ledger.vault import Vault
 from indai.node.agents import Agents
+from indai.node.budget import Budget
 from indai.node.clock import DatabaseClock
 from indai.node.host import Host
 from indai.node.kinds.acquaintance import Acquaintances
@@ -32,6 +33,7 @@ class Context:
     vault: Vault
     acquaintances: Acquaintances
     queries: QueryDesk
+    budget: Budget = field(default_factory=Budget)
 
     def new_id(self) -> bytes:
         """A fresh UUIDv7."""

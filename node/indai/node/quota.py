@@ -23,7 +23,9 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Bucket:
+class Bucket:
+    """`burst` tokens at most, and `per_s` more each second; `filled_ms`: when `tokens` was right."""
+
     burst: int
     per_s: int
     tokens: float
@@ -31,11 +33,13 @@ class _Bucket:
     told: bool = False
 
     def level(self, now_ms: int) -> float:
+        """How many there are now."""
         grown = self.tokens + (now_ms - self.filled_ms) * self.per_s / 1000
         self.tokens, self.filled_ms = min(float(self.burst), grown), now_ms
         return self.tokens
 
     def take(self, count: int) -> None:
+        """Use that many up, or put them back."""
         # Never deeper than one burst: however large the flood was, it is forgotten in a foreseeable time.
         self.tokens = max(self.tokens - count, -float(self.burst))
 
@@ -45,8 +49,8 @@ class Quota:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._strangers = _Bucket(STRANGERS_BURST, STRANGERS_PER_S, STRANGERS_BURST, clock())
-        self._peers: OrderedDict[bytes, _Bucket] = OrderedDict()
+        self._strangers = Bucket(STRANGERS_BURST, STRANGERS_PER_S, STRANGERS_BURST, clock())
+        self._peers: OrderedDict[bytes, Bucket] = OrderedDict()
 
     def enter(self, caller: bytes, count: int) -> None:
         """Before `count` messages are looked at. Raises Unavailable(RATE_LIMITED)."""
@@ -72,6 +76,6 @@ class Quota:
             return
         self._strangers.take(-good)
         if proven:
-            self._peers[caller] = _Bucket(PEER_BURST, PEER_PER_S, PEER_BURST, self._clock())
+            self._peers[caller] = Bucket(PEER_BURST, PEER_PER_S, PEER_BURST, self._clock())
             if len(self._peers) > MAX_PEERS:
                 self._peers.popitem(last=False)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import uuid
+from dataclasses import replace
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import plain_channel
+from indai.node import budget
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, NotFound, Reason
 from indai.protocol.header import new_id
@@ -130,3 +132,15 @@ async def test_a_rule_may_refuse_what_others_have_passed_on(pair: Pair) -> None:
     assert (await first.rest(await passed_on(first, wary, ""))).state == COMMITTED
     refused = await first.rest(await passed_on(first, wary, because))
     assert (refused.state, refused.reason) == (REJECTED, "POLICY_DENIED")
+
+
+async def test_a_pair_that_has_said_too_much_begins_nothing_new_for_a_while(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "BURST", 1)
+    chatty = replace(scene, eve=await scene.pair.world.stranger("ind.ai/chatty"))
+    first = await chatty.proposal(now_ms() // DAY * DAY + 60 * DAY, "First")
+    second = await chatty.proposal(now_ms() // DAY * DAY + 61 * DAY, "Second")
+    assert not (await chatty.say(first)).error.reason
+    assert (await chatty.say(second)).error.reason == "RATE_LIMITED"
+    assert not (await chatty.say(first)).error.reason  # what is known has its answer, however often it comes
