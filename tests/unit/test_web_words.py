@@ -11,6 +11,9 @@ import pytest
 from indai.desk import show
 from indai.desk.frame import PLACES
 from indai.desk.memory import TRUSTS
+from indai.desk.tenant_board import COLUMNS
+from indai.desk.tenant_frame import PLACES as TENANTS_PLACES
+from indai.desk.tenant_numbers import GROUPS
 from indai.web.catalog import ENGLISH, NAMES, known, wanted, words_in
 from indai.web.visit import NOTICES
 
@@ -38,6 +41,7 @@ def _said() -> set[str]:
     tables = (show.STATES, show.LIVES, show.OUTCOMES)
     found |= {tag.text for table in tables for tag in table.values()}
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
+    found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
 
 
@@ -62,7 +66,20 @@ def test_hindi_is_written_in_its_own_script() -> None:
 
 def test_templates_have_no_words_of_their_own() -> None:
     code = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}|<(script|code|pre).*?</\1>", re.DOTALL)
-    names = {"ind", "ai", "English", "tlog", "proof", "COSE", "CSV", "doctype", "html", "wide", "narrow"}
+    names = {
+        "ind",
+        "ai",
+        "English",
+        "tlog",
+        "proof",
+        "COSE",
+        "CSV",
+        "doctype",
+        "html",
+        "wide",
+        "narrow",
+        "ms",
+    }
     for package in PACKAGES:
         for template in _folder(package).joinpath("templates").glob("*.html"):
             text = re.sub(r'<[^>]*>|[\w-]+="[^"]*"|&\w+;', " ", code.sub(" ", template.read_text("utf-8")))

@@ -15,6 +15,7 @@ from indai.client.addresses import parse_address
 from indai.desk.auditor import Auditor, Log
 from indai.desk.calls import Calls
 from indai.desk.owner import OwnerDesk
+from indai.desk.tenant import TenantDesk
 from indai.node.code_delivery import CodeDelivery
 from indai.node.inprocess import local_channel
 from indai.node.keystore import KeyStore
@@ -85,8 +86,10 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
     passkeys = Passkeys(plan.pool, accounts, secret, plan.clock)
     issuer = _issuer(plan)
     sign_in = SignIn(site, passkeys, accounts, _deliver(plan), oidc=issuer is not None)
-    desk, auditor = OwnerDesk(site, calls, Live(site), passkeys), Auditor(site, plan.logs)
-    routes = [site.static(), *sign_in.routes(), *auditor.routes(), *desk.routes()]
+    live = Live(site)
+    desks = (OwnerDesk(site, calls, live, passkeys), TenantDesk(site, calls, live))
+    routes = [site.static(), *sign_in.routes(), *Auditor(site, plan.logs).routes()]
+    routes += [route for desk in desks for route in desk.routes()]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=OIDC_TIMEOUT_S)) as http:
         if issuer is not None:
             routes += Oidc(site, sign_in, accounts, issuer, secret, http).routes()

@@ -12,6 +12,7 @@ from indai.v1.llm_pb2_grpc import LlmServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
+from indai.v1.tenant_pb2_grpc import TenantDeskServiceStub
 from indai.v1.tools_pb2_grpc import ApprovalServiceStub
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
     from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
+    from indai.v1.tenant_pb2_grpc import TenantDeskServiceAsyncStub
     from indai.v1.tools_pb2_grpc import ApprovalServiceAsyncStub
 
 
@@ -40,6 +42,7 @@ class Calls:
     memory: MemoryServiceAsyncStub
     llm: LlmServiceAsyncStub
     tools: ApprovalServiceAsyncStub
+    tenant: TenantDeskServiceAsyncStub
     has_memory: bool
     has_llm: bool
 
@@ -56,6 +59,7 @@ class Calls:
             MemoryServiceStub(channel),
             LlmServiceStub(channel),
             ApprovalServiceStub(channel),
+            TenantDeskServiceStub(channel),
             memory,
             llm,
         )

@@ -103,6 +103,13 @@ class Show:
             return self.words("{n} hours left", n=minutes // 60)
         return self.words("{n} days left", n=minutes // 1440)
 
+    def waited(self, stamp: Timestamp) -> str:
+        """How long somebody has waited since then, in words."""
+        minutes = max(0, self.now_ms - stamp.seconds * 1000) // 60_000
+        if minutes < 120:
+            return self.words("waits for {n} minutes", n=minutes)
+        return self.words("waits for {n} hours", n=minutes // 60)
+
     def kind(self, kind: str) -> str:
         """What sort of intent."""
         return self.words(KINDS.get(kind, kind))

@@ -28,6 +28,11 @@ NOTICES: Final = {
     "removed": "Removed.",
     "sent": "If this handle lives here and its owner wrote to it on a messenger, a code is on its way there.",
     "asked": "Asked. The answer will stand here.",
+    "taken": "You answer now. The visitor was told.",
+    "handed-back": "The agent answers again. The visitor was told.",
+    "said": "Sent.",
+    "moved": "Moved. Who filed it can see it.",
+    "replayed": "It will be tried again.",
 }
 """What a page says at its top after an act, by a name in the address: never words of somebody else's."""
 

@@ -13,6 +13,7 @@ from indai.node.tenancy.talks import Talks
 from indai.node.tenancy.usage import Usage
 from indai.node.tenancy.watch import Watch
 from indai.node.tenancy.work import Work
+from indai.protocol.errors import Reason, Refused
 from indai.v1 import conversation_pb2 as talk
 from indai.v1 import tenant_pb2 as pb
 from indai.v1 import tenant_pb2_grpc
@@ -89,6 +90,13 @@ class TenantDeskServicer(tenant_pb2_grpc.TenantDeskServiceServicer):
         await self._conversations.TakeOverSession(
             talk.TakeOverSessionRequest(session_id=request.session_id, by=post.name)
         )
+        taken_by = await self._talks.taken_by(post, request.session_id)
+        if taken_by != post.name:
+            raise Refused(
+                Reason.ILLEGAL_MOVE,
+                f"{taken_by or 'Nobody'} has this conversation.",
+                hint="ask them to hand it back first",
+            )
         await self._access.note(post, "TakeOverConversation", request.session_id)
         return pb.TakeOverConversationResponse()
 

@@ -107,6 +107,12 @@ class Talks:
             raise missing("session")
         return row["owner"], session
 
+    async def taken_by(self, post: Post, session_id: str) -> str:
+        """Who has a conversation of the tenant; empty for nobody."""
+        async with transaction(self._pool, post.owners) as connection:
+            row = await connection.fetchrow(_ONE, post.tenant, post.owners, read_id(session_id, "session"))
+        return str(row["taken_by"]) if row else ""
+
     async def one(
         self, post: Post, request: pb.GetTenantConversationRequest
     ) -> pb.GetTenantConversationResponse:

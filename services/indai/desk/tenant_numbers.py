@@ -1,0 +1,190 @@
+"""An organisation in numbers: volume, moods, costs, times, prompts; each also as a file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from aiohttp import web
+from indai.desk.plots import Bar, amount, share, stacked
+from indai.desk.tenant_frame import COUNTERS, HOME, ROLES, TENANT, TenantFrame, csv
+from indai.v1 import desk_pb2
+from indai.v1 import tenant_pb2 as pb
+from indai.web.accounts import EVERYWHERE
+from indai.web.visit import Visit
+
+DAYS: Final = 14
+MICROS: Final = 1_000_000
+ACTS: Final = 100
+GROUPS: Final = (
+    ("topics", "Topics"),
+    ("languages", "Languages"),
+    ("zones", "Time zones"),
+    ("channels", "Channels"),
+    ("moods", "Moods"),
+    ("endings", "How turns ended"),
+)
+
+
+class TenantNumbers:
+    """Pages and files of numbers."""
+
+    def __init__(self, frame: TenantFrame) -> None:
+        self._frame, self._desk = frame, frame.calls.tenant
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """What the site serves of it."""
+        site, base = self._frame.site, f"/tenant/{TENANT}"
+        return (
+            site.member(HOME, ROLES, self.home),
+            site.member(base, ROLES, self.overview),
+            site.member(f"{base}/figures.csv", ROLES, self.figures_table),
+            site.member(f"{base}/costs", COUNTERS, self.costs),
+            site.member(f"{base}/costs.csv", COUNTERS, self.costs_table),
+            site.member(f"{base}/times.csv", COUNTERS, self.times_table),
+            site.member(f"{base}/log", COUNTERS, self.log),
+        )
+
+    async def home(self, visit: Visit) -> web.StreamResponse:
+        """One's own tenant, or a choice for who works for the whole node."""
+        scope = visit.signed_in.scope
+        if scope != EVERYWHERE:
+            return visit.go(f"{HOME}/{scope}")
+        found = await self._desk.ListDeskTenants(pb.ListDeskTenantsRequest(), metadata=visit.metadata)
+        return visit.page("desk/tenants.html", tenants=found.tenants)
+
+    async def overview(self, visit: Visit) -> web.StreamResponse:
+        """What is now, and what was in the last two weeks."""
+        figures = await self._figures(visit)
+        counts = {one.name: one.count for one in figures.days}
+        bars = [Bar(day, {"turns": counts.get(day, 0)}) for day in self._days()]
+        return await self._frame.page(
+            visit,
+            "tenant_overview.html",
+            "",
+            figures=figures,
+            turns=sum(counts.values()),
+            plot=stacked(bars, ["turns"], visit.words("Messages by day")),
+            groups=[(title, _ranked(getattr(figures, name))) for name, title in GROUPS],
+            days=DAYS,
+        )
+
+    async def figures_table(self, visit: Visit) -> web.StreamResponse:
+        """The same numbers as a file."""
+        figures = await self._figures(visit)
+        groups = (("days", ""), *GROUPS)
+        rows = [(name, one.name, one.count) for name, _ in groups for one in getattr(figures, name)]
+        return visit.file(csv("what,name,count", rows), "figures.csv", "text/csv")
+
+    async def costs(self, visit: Visit) -> web.StreamResponse:
+        """By binding and day, with the tier stack, the sizes of prompts and the times of stages."""
+        found, times = await self._usage(visit), await self._times(visit)
+        days, bindings = self._days(), sorted({one.binding for one in found.usage})
+        tiers = sorted({tier for one in found.usage for tier in one.tokens_by_tier})
+        money = _by_day(found.usage, lambda one: {one.binding or "-": one.cost_micros / MICROS})
+        tokens = _by_day(found.usage, lambda one: dict(one.tokens_by_tier))
+        currency = found.usage[0].currency if found.usage else ""
+        return await self._frame.page(
+            visit,
+            "tenant_costs.html",
+            "/costs",
+            total=sum(one.cost_micros for one in found.usage) / MICROS,
+            currency=currency,
+            calls=sum(one.calls for one in found.usage),
+            failed=sum(one.failed for one in found.usage),
+            costs=stacked(
+                [Bar(day, money[day]) for day in days],
+                [name or "-" for name in bindings],
+                visit.words("Cost by day"),
+                currency,
+            ),
+            bindings=[name or "-" for name in bindings],
+            tokens=stacked(
+                [Bar(day, tokens[day]) for day in days], tiers, visit.words("Tokens of prompts by tier")
+            ),
+            tiers=tiers,
+            sizes=[(one, share(one.p95_tokens, one.max_tokens, one.ceiling_tokens)) for one in found.sizes],
+            stages=[
+                (one, share(one.p95_ms, max((each.p95_ms for each in times.stages), default=0)))
+                for one in times.stages
+            ],
+            amount=amount,
+            days=DAYS,
+        )
+
+    async def costs_table(self, visit: Visit) -> web.StreamResponse:
+        """Costs and tokens as a file."""
+        found = await self._usage(visit)
+        tiers = sorted({tier for one in found.usage for tier in one.tokens_by_tier})
+        header = ["day", "binding", "calls", "failed", "input_tokens", "cache_hit_tokens", "output_tokens"]
+        rows = [
+            (
+                one.day,
+                one.binding,
+                one.calls,
+                one.failed,
+                one.input_tokens,
+                one.cache_hit_tokens,
+                one.output_tokens,
+                one.cost_micros,
+                one.currency,
+                *(one.tokens_by_tier.get(tier, 0) for tier in tiers),
+            )
+            for one in found.usage
+        ]
+        names = [*header, "cost_micros", "currency", *(f"{tier.lower()}_tokens" for tier in tiers)]
+        return visit.file(csv(",".join(names), rows), "costs.csv", "text/csv")
+
+    async def times_table(self, visit: Visit) -> web.StreamResponse:
+        """Times of stages as a file."""
+        rows = [
+            (one.stage, one.turns, round(one.p50_ms, 2), round(one.p95_ms, 2))
+            for one in (await self._times(visit)).stages
+        ]
+        return visit.file(csv("stage,turns,p50_ms,p95_ms", rows), "times.csv", "text/csv")
+
+    async def log(self, visit: Visit) -> web.StreamResponse:
+        """What people did here."""
+        request = desk_pb2.ListActsRequest(
+            scope=self._frame.tenant(visit),
+            page_size=ACTS,
+            page_token=visit.request.query.get("page", ""),
+        )
+        found = await self._frame.calls.desk.ListActs(request, metadata=visit.metadata)
+        return await self._frame.page(
+            visit, "tenant_log.html", "/log", acts=found.acts, more=found.next_page_token
+        )
+
+    async def _figures(self, visit: Visit) -> pb.GetTenantFiguresResponse:
+        request = pb.GetTenantFiguresRequest(tenant=self._frame.tenant(visit), days=DAYS)
+        return await self._desk.GetTenantFigures(request, metadata=visit.metadata)
+
+    async def _usage(self, visit: Visit) -> pb.ListTenantUsageResponse:
+        request = pb.ListTenantUsageRequest(tenant=self._frame.tenant(visit), days=DAYS)
+        return await self._desk.ListTenantUsage(request, metadata=visit.metadata)
+
+    async def _times(self, visit: Visit) -> pb.GetStageTimesResponse:
+        request = pb.GetStageTimesRequest(tenant=self._frame.tenant(visit), days=DAYS)
+        return await self._desk.GetStageTimes(request, metadata=visit.metadata)
+
+    def _days(self) -> list[str]:
+        today: date = datetime.fromtimestamp(self._frame.site.clock() / 1000, UTC).date()
+        return [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
+
+
+def _ranked(shares: Iterable[pb.Share]) -> list[tuple[pb.Share, object]]:
+    found = list(shares)[:8]
+    most = max((one.count for one in found), default=0)
+    return [(one, share(one.count, most)) for one in found]
+
+
+def _by_day(
+    usage: Iterable[pb.TenantUsage], parts: Callable[[pb.TenantUsage], Mapping[str, float]]
+) -> defaultdict[str, dict[str, float]]:
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for one in usage:
+        for name, value in parts(one).items():
+            found[one.day][name] = found[one.day].get(name, 0.0) + value
+    return found
