@@ -10,13 +10,15 @@ import subprocess
 import sys
 
 import pytest
+from indai.protocol.errors import IndaiError, Reason
+from indai.runtime.conversations.intake import MAX_WAITING
 from indai.storage.pool import transaction
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import llm_pb2
 
 from tests.conftest import Database
 from tests.service.llm.upstream import Reply, Upstream
-from tests.service.runtime.cell import ALICE, Cell, Heard, cell, owner
+from tests.service.runtime.cell import ALICE, BOB, Cell, Heard, cell, owner
 from tests.service.runtime.gear import Told, one_provider
 
 QUESTION = "Which paint lasts longest outside?"
@@ -101,6 +103,22 @@ async def test_a_process_that_is_killed_in_the_middle_of_a_turn_loses_nothing(da
             request = pb.ListSessionMessagesRequest(session_id=listed.sessions[0].session_id)
             messages = (await there.stub.ListSessionMessages(request)).messages
             assert [each.text for each in messages] == [QUESTION, "Oil paint."]
+
+
+async def test_a_conversation_has_a_limit_of_messages_that_wait(database: Database) -> None:
+    async with (
+        Upstream("openai", [Reply(hang_at=0)]).serving() as up,
+        cell(database.pool, config=one_provider(up)) as here,
+    ):
+        streams = []
+        for number in range(MAX_WAITING):
+            message = owner(ALICE, f"{QUESTION} {number}")
+            streams.append(aiter(here.stub.SendMessage(pb.SendMessageRequest(message=message))))
+            await anext(streams[-1])
+        with pytest.raises(IndaiError) as caught:
+            await here.say(owner(ALICE, QUESTION))
+        assert caught.value.reason is Reason.RATE_LIMITED
+        assert (await here.say(owner(BOB, "hello"))).text  # others are not kept waiting
 
 
 async def test_a_half_said_answer_of_a_killed_node_ends_with_words(database: Database) -> None:

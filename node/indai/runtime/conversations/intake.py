@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 import asyncpg
-from indai.protocol.errors import IndaiError, InvalidInput, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, Reason, Refused
 from indai.runtime.conversations.people import Raced, check_identity, met
 from indai.runtime.conversations.rows import also_see, delivery_key, seeing
 from indai.runtime.conversations.values import Clock, Person, Place, fresh
@@ -28,6 +28,8 @@ SILENCE_MS: Final = {"voice": 300_000, "web": 1_800_000}
 USUAL_SILENCE_MS: Final = 1_800_000
 SEGMENT_MESSAGES: Final = 200
 MAX_HANDOFFS: Final = 3
+MAX_WAITING: Final = 20
+"""Messages of one session that may wait for their answers."""
 _SHOWN: Final = 200
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -36,7 +38,9 @@ Choose = Callable[[Person], Place]
 
 _SESSION = """
     SELECT id, segment, segment_messages, status,
-           extract(epoch FROM now() - last_active_at) * 1000 AS silent_ms
+           extract(epoch FROM now() - last_active_at) * 1000 AS silent_ms,
+           (SELECT count(*) FROM runtime.turns
+            WHERE turns.owner = $1 AND session = sessions.id AND state <> 'finished') AS waiting
     FROM runtime.sessions WHERE owner = $1 AND tenant = $2 AND binding = $3 AND person = $4
       AND status <> 'closed' FOR UPDATE
 """
@@ -210,6 +214,12 @@ class Intake:
                 raise Raced
             await self._segment(connection, segment, place.owner, made, channel)
             return made, segment
+        if row["waiting"] >= MAX_WAITING:
+            raise Refused(
+                Reason.RATE_LIMITED,
+                f"{MAX_WAITING} messages of this conversation wait for an answer already.",
+                hint="wait for one before you send another",
+            )
         quiet = row["silent_ms"] > SILENCE_MS.get(channel, USUAL_SILENCE_MS)
         if not quiet and row["segment_messages"] < SEGMENT_MESSAGES:
             return row["id"], row["segment"]

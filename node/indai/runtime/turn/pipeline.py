@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import asyncpg
-from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.errors import IndaiError
 from indai.runtime.bindings import Bindings
 from indai.runtime.composed import Composed
 from indai.runtime.conversations.notices import Notices
@@ -27,6 +26,7 @@ from indai.runtime.guardrails import Facts
 from indai.runtime.prompt import Dynamic
 from indai.runtime.tierstore import TierStore
 from indai.runtime.turn import banking, handing, supervisor, working
+from indai.runtime.turn.afterwards import drafts_only, is_owner, person_of, tell_owner
 from indai.runtime.turn.execute import Executor
 from indai.runtime.turn.gates import shut
 from indai.runtime.turn.history import history
@@ -105,7 +105,7 @@ class Pipeline:
             release.say(words)
             return self._ended(context, release, trace, Spoken(release.end()), {})
         thought = await self._answered(context, talk, release, trace)
-        await self._tell_owner(context, thought)
+        await tell_owner(self._around.notices, context, thought)
         return thought
 
     async def _answered(self, context: Context, talk: Talk, release: Release, trace: Trace) -> Thought:
@@ -302,24 +302,6 @@ class Pipeline:
         thought = self._ended(context, release, trace, spoken, whole)
         return replace(thought, hand_over=not binding, hand_to=binding)
 
-    async def _tell_owner(self, context: Context, thought: Thought) -> None:
-        """What the owner should know of what happened to somebody else at their agent."""
-        place, tell = context.turn.session.place, self._around.notices.tell
-        if place.door == "private" or not place.handle:
-            return
-        day = datetime.fromtimestamp(context.caller.now_ms / 1000, UTC).date().isoformat()
-        if thought.ending == "degraded":
-            budget = thought.reason == Reason.OVER_BUDGET.name
-            key = "notice_budget" if budget else "notice_degraded"
-            await tell(place.handle, f"{key} {day}", say(key))
-        if any(each.get("code") == "TOOL_DISABLED" for each in thought.trace.get("tools", ())):
-            await tell(place.handle, f"tool {context.turn.session.id.hex}", say("notice_tool"))
-        if "complaint" in thought.trace.get("tags", ()):
-            await tell(place.handle, f"complaint {context.turn.id.hex}", say("notice_complaint"))
-        if "draft" in thought.trace:
-            words = f"{say('notice_draft')}\n{thought.trace['draft']}"
-            await tell(place.handle, f"draft {context.turn.id.hex}", words)
-
     def _ended(
         self,
         context: Context,
@@ -369,30 +351,6 @@ def _was_told_by_outsiders(context: Context) -> bool:
     return context.caller.door == "private" and Touch.UNTRUSTED in context.caller.context
 
 
-def drafts_only(context: Context) -> bool:
-    """Whether what the agent would say waits for its owner: it is only drafted."""
-    return context.composed.agent.autonomy == "draft" and not is_owner(context.turn)
-
-
-def _kept_back(_: str) -> None:
-    """A draft goes to nobody sentence by sentence."""
-
-
-def is_owner(turn: Turn) -> bool:
-    """Whether the agent's own, verified owner speaks."""
-    place = turn.session.place
-    return place.door == "private" and turn.request.sender.verified and place.handle in turn.handles
-
-
-def person_of(turn: Turn) -> str:
-    """Who talks, as tools know them: the owner, a proved handle, or the person's id."""
-    if is_owner(turn):
-        return turn.session.place.handle
-    if turn.request.sender.verified and turn.handles:
-        return turn.handles[0]
-    return turn.session.person.hex
-
-
 def _profile(turn: Turn) -> str:
     """Who the person is; a name they gave is data."""
     name = turn.request.sender.display_name
@@ -400,3 +358,7 @@ def _profile(turn: Turn) -> str:
     proved = f", proved to be {turn.handles[0]}" if turn.handles and not is_owner(turn) else ""
     called = f"; calls themselves {name!r}" if name else ""
     return f"This is {known}{proved}{called}."
+
+
+def _kept_back(_: str) -> None:
+    """A draft goes to nobody sentence by sentence."""
