@@ -14,7 +14,7 @@ from typing import Final
 import asyncpg
 import structlog
 from indai.edge.channels.base import Account, Adapter
-from indai.edge.channels.table import adapter_of
+from indai.edge.channels.table import ADAPTERS, adapter_of
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
 from indai.storage.migrations import Schema
 from indai.storage.pool import transaction
@@ -185,7 +185,7 @@ class Directory:
 
     async def _read(self) -> None:
         rows = await self._channels.listed()
-        self._served = {row.name: await self._serve(row) for row in rows}
+        self._served = {row.name: await self._serve(row) for row in rows if _is_known(row)}
         self._read_at = self._monotonic()
 
     def _is_old(self) -> bool:
@@ -209,6 +209,14 @@ class Directory:
             # The others must go on; this one refuses all webhooks and sends nothing until it is there.
             log.warning("a channel's secret is missing", channel=row.name, error=error.message)
             return ""
+
+
+def _is_known(row: Channel) -> bool:
+    """A channel that a newer program has stored must not stop the others."""
+    if row.provider in ADAPTERS:
+        return True
+    log.warning("a channel of an unknown kind is not served", channel=row.name)
+    return False
 
 
 def _channel(row: asyncpg.Record) -> Channel:

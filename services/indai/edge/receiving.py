@@ -32,6 +32,7 @@ OLDEST_S: Final = 8 * 24 * 3600
 AT_ONCE: Final = 30
 """Messages that one sender may bring at once, and then one in two seconds."""
 PER_SECOND: Final = 0.5
+MOST_WARNED: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -175,6 +176,8 @@ class Webhooks:
         key = (served.account.name, peer)
         if key in self._warned:
             return
+        if len(self._warned) >= MOST_WARNED:
+            self._warned.clear()
         self._warned.add(key)
         log.warning("a sender is too fast", channel=served.account.name)
         seconds = int(AT_ONCE / PER_SECOND)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import asyncpg
 import pytest
 from indai.node.server import RpcServer
 from indai.node.service import Service
@@ -108,7 +109,7 @@ async def test_killed_at_each_step_every_message_is_answered(
         channels.kill()
         await channels.start()
         await channels.deliver(3, "three")
-        await room.provider.until(3)
+        await room.until("SELECT count(*) FROM edge.inbox WHERE done_at IS NOT NULL", 3)
         await room.until("SELECT count(*) FROM edge.outbox WHERE state = 'waiting'", 0)
     assert [each.text for each in room.talk.heard] == ["one", "two", "three"]
     assert list(dict.fromkeys(room.provider.texts())) == [f"You said: {n}" for n in ("one", "two", "three")]
@@ -130,3 +131,37 @@ async def test_two_processes_on_one_database_hand_on_once_and_one_takes_over(sti
             await other.deliver("whatsapp-cloud", now_text(7, "after"))
             await still.provider.until(7)
     assert still.provider.texts() == [f"You said: {n}" for n in (0, 1, 2, 3, 4, 5, "after")]
+
+
+async def test_after_the_database_has_cut_every_connection_webhooks_are_taken_and_answered(
+    still: Room, shared_database: tuple[str, str]
+) -> None:
+    async with running(still) as room:
+        await room.add("whatsapp-cloud")
+        await room.deliver("whatsapp-cloud", now_text(1, "before"))
+        await room.provider.until(1)
+        admin = await asyncpg.connect(shared_database[0])
+        await admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = 'indai'"
+        )
+        await admin.close()
+        async with asyncio.timeout(20):
+            while await room.deliver("whatsapp-cloud", now_text(2, "after")) != 200:
+                await asyncio.sleep(0.05)
+        await room.provider.until(2)
+        assert room.provider.texts() == ["You said: before", "You said: after"]
+
+
+async def test_a_channel_that_a_newer_program_has_stored_does_not_stop_the_others(still: Room) -> None:
+    async with still.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT set_config('indai.owners', 'personal', true)")
+        await connection.execute("INSERT INTO edge.names (name, tenant) VALUES ('new', 'personal')")
+        await connection.execute(
+            "INSERT INTO edge.channels (tenant, name, provider, account, settings)"
+            " VALUES ('personal', 'new', 'pigeon', 'p', '{}')"
+        )
+    async with running(still) as room:
+        await room.add("whatsapp-cloud")
+        assert await room.deliver("whatsapp-cloud", now_text(1, "hi")) == 200
+        await room.provider.until(1)
