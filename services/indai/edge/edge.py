@@ -26,6 +26,7 @@ from indai.edge.receiving import Webhooks, Writer
 from indai.edge.reserved import Reserved
 from indai.edge.sending import Sender
 from indai.edge.servicer import ChannelServicer
+from indai.edge.stopping import is_stopped
 from indai.protocol.errors import IndaiError
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ async def _awaited(work: Awaitable[None]) -> None:
 
 
 async def _sweep(outbox: Outbox, directory: Directory) -> None:
-    while True:
+    while not is_stopped():
         try:
             if tenants := await directory.tenants():
                 await outbox.sweep(tenants)

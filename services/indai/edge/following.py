@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from indai.edge.accounts import Directory, Keys, Served
 from indai.edge.outbox import KEEP, Due, Outbox, Recipient, lines
+from indai.edge.stopping import is_stopped
 from indai.protocol.errors import IndaiError
 from indai.v1 import conversation_pb2 as pb
 
@@ -38,7 +39,7 @@ class Follower:
         watching: asyncio.Task[None] | None = None
         kinds: list[str] = []
         try:
-            while True:
+            while not is_stopped():
                 known = await self._kinds(kinds)
                 if watching is not None and (watching.done() or known != kinds):
                     await _ended(watching)

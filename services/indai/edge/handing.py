@@ -21,6 +21,7 @@ from indai.edge.inbox import Inbox, Standing, Waiting
 from indai.edge.life import Life
 from indai.edge.media import MOST_BYTES, Fetcher, Transcribe
 from indai.edge.outbox import Line, Recipient, lines
+from indai.edge.stopping import is_stopped
 from indai.language import detect, say
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import conversation_pb2 as pb
@@ -74,7 +75,7 @@ class Hander:
     async def run(self) -> None:
         """Until cancelled."""
         try:
-            while True:
+            while not is_stopped():
                 self._wake.clear()
                 try:
                     await self._begin()

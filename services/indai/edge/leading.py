@@ -7,12 +7,12 @@ else need be cleaned up.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import asyncpg
 import structlog
+from indai.edge.stopping import is_stopped
 from indai.protocol.errors import IndaiError
 from indai.storage.pool import translate_errors
 
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 async def lead(pool: asyncpg.Pool, work: Callable[[], Awaitable[None]]) -> None:
     """Do `work` whenever this process leads. Runs until it is cancelled."""
-    while True:
+    while not is_stopped():
         try:
             await _once(pool, work)
         except IndaiError as error:
@@ -60,7 +60,7 @@ async def _until(work: Callable[[], Awaitable[None]], lost: asyncio.Event) -> No
         if working.done():
             working.result()
     finally:
-        for task in (working, waiting):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        working.cancel()
+        waiting.cancel()
+        # Not awaited one by one: whoever cancels us here must be heard.
+        await asyncio.gather(working, waiting, return_exceptions=True)

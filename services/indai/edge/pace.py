@@ -37,6 +37,11 @@ class Pace:
         bucket.tokens -= 1.0
         return True
 
+    def give_back(self, key: Hashable, now_s: float) -> None:
+        """One that was taken was not used."""
+        bucket = self._filled(key, now_s)
+        bucket.tokens = min(self._burst, bucket.tokens + 1.0)
+
     def full(self, key: Hashable, now_s: float) -> bool:
         """Whether the key has all of its burst again."""
         return self._filled(key, now_s).tokens >= self._burst

@@ -164,7 +164,13 @@ class Webhooks:
             )
             for each in received.receipts
         ]
-        await self._writer.store(arrivals, receipts)
+        try:
+            await self._writer.store(arrivals, receipts)
+        except IndaiError:
+            # The provider brings it again, and that must not count as more.
+            for arrival in arrivals:
+                self._senders.give_back((served.account.name, arrival.peer), now_s)
+            raise
 
     def _admit(self, sender: tuple[str, bytes], now_s: float) -> bool:
         """Whether one more is within the sender's measure. Who has been quiet for long is warned anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -28,13 +29,21 @@ class Reserved:
     @asynccontextmanager
     async def acquire(self, *, timeout: float) -> AsyncIterator[Any]:  # noqa: ASYNC109 - as a pool has it
         """The connection; another one if it was lost."""
-        if self._connection is not None and self._connection.is_closed():
+        if self._connection is None or _is_lost(self._connection):
             await self._give_back()
-        if self._connection is None:
             self._connection = await self._pool.acquire(timeout=timeout)
         yield self._connection
 
     async def _give_back(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            await self._pool.release(connection)
+            with contextlib.suppress(asyncpg.InterfaceError):  # the pool has taken it back by itself
+                await self._pool.release(connection)
+
+
+def _is_lost(connection: Any) -> bool:
+    """A connection that broke is the pool's again, and answers nothing any more."""
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:
+        return True

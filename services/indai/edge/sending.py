@@ -19,6 +19,7 @@ from indai.edge.channels.base import Fate, Json, Limits, Verdict
 from indai.edge.http import Http
 from indai.edge.outbox import Due, Outbox
 from indai.edge.pace import Pace
+from indai.edge.stopping import is_stopped
 from indai.protocol.errors import IndaiError
 
 AT_ONCE: Final = 16
@@ -66,7 +67,7 @@ class Sender:
     async def run(self) -> None:
         """Until cancelled: a line for each channel there is."""
         try:
-            while True:
+            while not is_stopped():
                 self._changed.clear()
                 try:
                     await self._match(set(await self.directory.all()))
@@ -111,7 +112,7 @@ class _Line:
 
     async def run(self) -> None:
         try:
-            while True:
+            while not is_stopped():
                 self._wake.clear()
                 wait_s = POLL_S
                 try:
@@ -199,7 +200,7 @@ class _Line:
         match verdict.fate:
             case Fate.SENT:
                 key = self._sender.keys.message(self._name, verdict.provider_message_id)
-                await outbox.sent(due, key, receipts=served.adapter.limits.receipts)
+                await self._note_sent(due, key, receipts=served.adapter.limits.receipts)
                 await self._well(served)
                 await self._sender.settled(due, verdict.provider_message_id, "")
             case Fate.DEAD:
@@ -223,6 +224,17 @@ class _Line:
                 await outbox.again(due, timedelta(0), verdict.reason)
                 if self._failures == 3:
                     await self._ill(served, verdict.reason)
+
+    async def _note_sent(self, due: Due, key: bytes, *, receipts: bool) -> None:
+        """What is not noted down is said again, so a database that is away for a moment is waited for."""
+        for pause_s in (0.1, 0.3, 0.9, None):
+            try:
+                return await self._sender.outbox.sent(due, key, receipts=receipts)
+            except IndaiError:
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+        return None
 
     def _pause(self, until: float) -> None:
         self._paused_until = max(self._paused_until, until)

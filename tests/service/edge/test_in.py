@@ -70,7 +70,9 @@ async def test_a_webhook_is_durable_before_it_is_answered(room: Room) -> None:
 async def test_without_its_database_a_webhook_is_not_taken(room: Room) -> None:
     await room.add("telegram")
     room.pool.terminate()
-    assert await room.deliver("telegram", ONE["telegram"]) == 503
+    # What was not taken doesn't count as one of the sender's.
+    for _ in range(AT_ONCE + 5):
+        assert await room.deliver("telegram", ONE["telegram"]) == 503
 
 
 async def test_the_same_webhook_many_times_is_one_message(room: Room) -> None:

@@ -18,6 +18,14 @@ def test_a_burst_is_allowed_and_then_the_rate() -> None:
     assert bucket.full("a", 100.0)
 
 
+def test_what_was_not_used_is_given_back_and_no_more() -> None:
+    bucket = Pace(0.001, 1)
+    assert bucket.take("a", 0.0)
+    for _ in range(3):
+        bucket.give_back("a", 0.0)
+    assert [bucket.take("a", 0.0) for _ in range(2)] == [True, False]
+
+
 def test_a_clock_that_goes_back_gives_nothing_away() -> None:
     bucket = Pace(1, 1)
     assert bucket.take("a", 100.0)
