@@ -1,29 +1,53 @@
-"""Runs one process of the program for a test: `python serve.py SETTINGS.json`, until SIGTERM.
+"""Runs one process of the program for a test, until SIGTERM.
 
-The rotation key of the node's handle lies beside the data, as an operator would keep it.
+The processes are forked off one that has loaded the program, which takes longer than all that they do. The
+rotation key of the node's handle lies beside the data, as an operator would keep it.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+import multiprocessing
+import os
+import tempfile
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from indai.client.channels import plain_channel
 from indai.client.handlekeys import claim, create_key_file, load_key_file, set_node_record
 from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
-from indai.node import app, logs
+from indai.node import app, faults, logs
 from indai.node.settings import RunInfo, Settings
 from indai.protocol.errors import NotFound
 from indai.protocol.handlestate import NodeRecord
 from indai.v1 import registry_pb2
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 
+_fork = multiprocessing.get_context("forkserver")
+_fork.set_forkserver_preload([__name__])
 
-def main() -> None:
-    plan = json.loads(Path(sys.argv[1]).read_text())
+
+def started(settings: Path, output: Path, kill_at: str) -> ForkServerProcess:
+    """One process, that dies at `kill_at` if that is not ""; what it says is appended to `output`."""
+    process = _fork.Process(target=_main, args=(settings, output, kill_at))
+    scratch = Path(tempfile.gettempdir())
+    try:
+        # The first start makes a directory that lasts as long as the interpreter: longer than the tests' own.
+        tempfile.tempdir = str(scratch.parent)
+        process.start()
+    finally:
+        tempfile.tempdir = str(scratch)
+    return process
+
+
+def _main(settings_file: Path, output: Path, kill_at: str) -> None:
+    with output.open("ab") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+    faults.arm(kill_at)
+    plan = json.loads(settings_file.read_text())
     data = Path(plan["data"])
     settings = Settings(
         data=data,
@@ -58,6 +82,3 @@ def main() -> None:
 
     logs.configure("console", "WARNING")
     app.main(settings, ready=ready, enrol=enrol)
-
-
-main()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,8 +24,8 @@ from indai.v1 import owner_pb2
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 
 from tests.service.node.world import Node, Owner, World, now_ms
+from tests.system import serve
 
-SERVE = Path(__file__).with_name("serve.py")
 RULES = "version: 1\ntimezone: UTC\nrules:\n  - allow: meet\n    with: anyone\n"
 HOUR, DAY = 3_600_000, 86_400_000
 ENDS_S = 60.0
@@ -43,40 +41,32 @@ class Process:
 
     data: Path
     plan: dict[str, object]
-    running: subprocess.Popen[bytes] | None = None
+    running: ForkServerProcess | None = None
     addresses: dict[str, str] = field(default_factory=dict)
+    armed: tuple[str, ...] = ()  # where it dies, in this life and in those after it
 
-    async def start(self, kill_at: str = "") -> None:
+    async def start(self, *kill_at: str) -> None:
+        """To die at the first of these points, and after a restart at the next."""
+        self.armed = kill_at
         self.data.mkdir(parents=True, exist_ok=True)
         settings = self.data / "settings.json"
         settings.write_text(json.dumps(self.plan | {"listen": self.addresses}))
         (self.data / "run.json").unlink(missing_ok=True)
-        environment = os.environ | {"INDAI_KILL_AT": kill_at, "PYTHONPATH": os.pathsep.join(sys.path)}
-        with (self.data / "output.txt").open("ab") as output:
-            self.running = subprocess.Popen(
-                [sys.executable, str(SERVE), str(settings)], env=environment, stderr=output, stdout=output
-            )
+        self.running = serve.started(settings, self.data / "output.txt", next(iter(kill_at), ""))
         async with asyncio.timeout(ENDS_S):
             while not (self.data / "run.json").exists():
-                if self.running.poll() is not None:
-                    if kill_at and self.running.returncode == -signal.SIGKILL:
-                        return await self.start()
+                if self.running.exitcode is not None:
+                    if kill_at and self.running.exitcode == -signal.SIGKILL:
+                        return await self.start(*kill_at[1:])
                     raise AssertionError((self.data / "output.txt").read_text()[-3000:])
                 await asyncio.sleep(0.02)
         self.addresses = json.loads((self.data / "run.json").read_text())
         return None
 
-    async def died(self) -> None:
-        assert self.running is not None
-        async with asyncio.timeout(ENDS_S):
-            while self.running.poll() is None:
-                await asyncio.sleep(0.02)
-        assert self.running.returncode == -signal.SIGKILL
-
     async def stop(self) -> None:
-        if self.running is not None and self.running.poll() is None:
+        if self.running is not None and self.running.exitcode is None:
             self.running.terminate()
-            await asyncio.to_thread(self.running.wait, 30)
+            await asyncio.to_thread(self.running.join, 30)
 
 
 @dataclass
@@ -102,7 +92,10 @@ def process(base: Path, name: str, registry: Process | None = None) -> Process:
 
 
 @contextlib.asynccontextmanager
-async def two_nodes(base: Path) -> AsyncIterator[Pair]:
+async def two_nodes(
+    base: Path, kill_a: Sequence[str] = (), kill_b: Sequence[str] = ()
+) -> AsyncIterator[Pair]:
+    """Nothing but negotiations comes by the points where they are to die."""
     async with contextlib.AsyncExitStack() as stack:
         registry = process(base, "registry")
         stack.push_async_callback(registry.stop)
@@ -111,7 +104,7 @@ async def two_nodes(base: Path) -> AsyncIterator[Pair]:
         a, b = process(base, "node-a", registry), process(base, "node-b", registry)
         for node in (a, b):
             stack.push_async_callback(node.stop)
-        await asyncio.gather(a.start(), b.start())
+        await asyncio.gather(a.start(*kill_a), b.start(*kill_b))
         alice = await node_of(world, a).agent("ind.ai/alice", RULES)
         bob = await node_of(world, b).agent("ind.ai/bob", RULES)
         yield Pair(world, a, b, alice, bob)
@@ -156,41 +149,39 @@ async def committed(owner: Owner, thread_id: str) -> owner_pb2.Thread:
 
 
 async def keep_alive(victim: Process, finished: asyncio.Event) -> int:
-    """Restart the victim, without the fault, when it has died."""
+    """Restart the victim when it has died, to die at its next point if there is one left."""
     deaths = 0
     while not finished.is_set():
-        if victim.running is not None and victim.running.poll() is not None:
-            assert victim.running.returncode == -signal.SIGKILL
+        if victim.running is not None and victim.running.exitcode is not None:
+            assert victim.running.exitcode == -signal.SIGKILL
             deaths += 1
-            await victim.start()
+            await victim.start(*victim.armed[1:])
         await asyncio.sleep(0.02)
     return deaths
 
 
-@pytest.mark.parametrize("side", ["a", "b"])
+# An initiator makes no offer and no receipt; a responder does all.
+POINTS_OF_A = tuple(point for point in POINTS if point not in ("after-offer", "before-receipt"))
+
+
 @pytest.mark.timeout(300)
-async def test_a_node_killed_anywhere_completes_with_exactly_one_commitment(
-    tmp_path: Path, side: str
-) -> None:
-    async with two_nodes(tmp_path) as pair:
-        victim = pair.a if side == "a" else pair.b
-        titles, survived = [], []
-        for point in POINTS:
-            await victim.stop()
-            await victim.start(kill_at=point)
-            finished = asyncio.Event()
-            guard = asyncio.create_task(keep_alive(victim, finished))
-            title = f"killed {point}"
-            thread_id = await ask(pair.alice, title)
+async def test_nodes_killed_everywhere_complete_with_exactly_one_commitment(tmp_path: Path) -> None:
+    """Each life ends at the next point: a negotiation that one death interrupts meets the next one too, and
+    both sides die in it.
+    """
+    async with two_nodes(tmp_path, POINTS_OF_A, POINTS) as pair:
+        titles: list[str] = []
+        finished = asyncio.Event()
+        guards = [asyncio.create_task(keep_alive(node, finished)) for node in (pair.a, pair.b)]
+        while pair.a.armed or pair.b.armed:
+            assert len(titles) < len(POINTS), (pair.a.armed, pair.b.armed)
+            titles.append(f"killed {len(titles)}")
+            thread_id = await ask(pair.alice, titles[-1])
             for owner in (pair.alice, pair.bob):
                 await committed(owner, thread_id)
-            finished.set()
-            if not await guard:
-                survived.append(point)
-            titles.append(title)
+        finished.set()
+        await asyncio.gather(*guards)
         await check_everything_once(pair, titles)
-        # An initiator makes no offer and no receipt; a responder does all.
-        assert survived == (["after-offer", "before-receipt"] if side == "a" else [])
 
 
 async def check_everything_once(pair: Pair, titles: list[str]) -> None:

@@ -67,7 +67,7 @@ async def test_a_node_killed_while_a_meeting_is_called_off_or_moved(tmp_path: Pa
                 await committed(owner, thread_id)
             victim = pair.a if side == "a" else pair.b
             await victim.stop()
-            await victim.start(kill_at=point)
+            await victim.start(point)
             finished = asyncio.Event()
             guard = asyncio.create_task(keep_alive(victim, finished))
             move, found = moving(pair.alice, thread_id)

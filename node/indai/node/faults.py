@@ -22,8 +22,17 @@ POINTS = (
     "after-calendar",  # calendar file written, effect not marked done
 )
 
-_name, _, _count = os.environ.get("INDAI_KILL_AT", "").partition(":")
-_left = int(_count or 1)
+_name, _left = "", 1
+
+
+def arm(where: str) -> None:
+    """Die at `where`: `NAME`, `NAME:3` for the third time, "" for nowhere."""
+    global _name, _left
+    _name, _, count = where.partition(":")
+    _left = int(count or 1)
+
+
+arm(os.environ.get("INDAI_KILL_AT", ""))
 
 
 def reach(point: str) -> None:
