@@ -14,6 +14,7 @@ from indai.desk.memory import TRUSTS
 from indai.desk.tenant_board import COLUMNS
 from indai.desk.tenant_frame import PLACES as TENANTS_PLACES
 from indai.desk.tenant_numbers import GROUPS
+from indai.web.accounts import TENANT_ROLES
 from indai.web.catalog import ENGLISH, NAMES, known, wanted, words_in
 from indai.web.visit import NOTICES
 
@@ -42,6 +43,7 @@ def _said() -> set[str]:
     found |= {tag.text for table in tables for tag in table.values()}
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
+    found |= set(TENANT_ROLES)
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
 
 

@@ -15,6 +15,7 @@ from indai.client.addresses import parse_address
 from indai.desk.auditor import Auditor, Log
 from indai.desk.calls import Calls
 from indai.desk.owner import OwnerDesk
+from indai.desk.people_in import PeopleIn
 from indai.desk.tenant import TenantDesk
 from indai.node.code_delivery import CodeDelivery
 from indai.node.inprocess import local_channel
@@ -87,7 +88,7 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
     issuer = _issuer(plan)
     sign_in = SignIn(site, passkeys, accounts, _deliver(plan), oidc=issuer is not None)
     live = Live(site)
-    desks = (OwnerDesk(site, calls, live, passkeys), TenantDesk(site, calls, live))
+    desks = (OwnerDesk(site, calls, live, passkeys), TenantDesk(site, calls, live), PeopleIn(site, calls))
     routes = [site.static(), *sign_in.routes(), *Auditor(site, plan.logs).routes()]
     routes += [route for desk in desks for route in desk.routes()]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=OIDC_TIMEOUT_S)) as http:

@@ -115,6 +115,9 @@ class Site:
         async def page(visit: Visit) -> web.StreamResponse:
             if visit.session is None:
                 return visit.go(f"{SIGN_IN}?next={quote(visit.request.path, safe='')}")
+            home = self.homes.get(visit.session.role, HOME)
+            if visit.request.path == HOME != home:
+                return visit.go(home)
             _check_role(visit.session, roles)
             return await handler(visit)
 

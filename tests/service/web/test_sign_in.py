@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from indai.client.channels import plain_channel
@@ -139,6 +140,32 @@ async def test_a_tenants_people_have_neither_the_nodes_rpcs_nor_another_tenants(
         await desks.service(desks.b, token).GrantAccount(
             desk_pb2.GrantAccountRequest(scope="acme", role="admin", name="asha2")
         )
+
+
+async def test_an_admins_desk_lets_people_of_their_tenant_in_and_out(desks: Desks) -> None:
+    operator = desks.operator(desks.b)
+    for role, name in (("admin", "the chief"), ("staff", "hand")):
+        await operator.GrantAccount(desk_pb2.GrantAccountRequest(scope="initech", role=role, name=name))
+    made = await operator.CreateSignInCode(
+        desk_pb2.CreateSignInCodeRequest(scope="initech", name="the chief")
+    )
+    async with desks.browser(desks.b) as head, desks.browser(desks.b) as hand:
+        home = (await head.sign_in(made.code)).path
+        assert home != "/desk"
+        assert (await head.get("/desk")).path == home
+        assert "hand" in (await head.get("/desk/let-in")).text
+        assert (await head.get("/desk/threads")).status == 403
+        page = await head.post("/desk/let-in/code", name="hand")
+        found = re.search(r"[2-9A-Z]{5}-[2-9A-Z]{5}", page.text)
+        assert found is not None
+        await hand.sign_in(found[0])
+        assert "the chief" not in (await hand.get("/desk/let-in")).text  # staff see nobody else
+        assert (await hand.post("/desk/let-in/grant", name="x", role="admin")).status == 403
+        assert "ops2" in (await head.post("/desk/let-in/grant", name="ops2", role="operator")).text
+        assert (await head.post("/desk/let-in/grant", name="ind.ai/bob", role="owner")).status == 400
+        assert (await head.post("/desk/let-in/code", name="ind.ai/bob")).status == 404
+        await head.post("/desk/let-in/revoke", name="hand")
+        assert (await hand.get("/desk")).path.startswith("/desk/sign-in")
 
 
 async def test_the_operator_makes_no_code_for_an_owner(desks: Desks) -> None:
