@@ -17,6 +17,7 @@ from indai.v1 import owner_pb2
 from indai.web.visit import Visit
 
 PAGE: Final = 50
+MOST_IN_A_DAY: Final = 12
 YEARS: Final = range(1971, 9998)
 
 
@@ -83,6 +84,7 @@ class Agreements:
                 Day(day, week != "" or day.month == inside.month, day == today, found[day]) for day in days
             ],
             day_names=DAYS,
+            most=MOST_IN_A_DAY,
             name=f"{name} {(middle if week else inside).year}",
             week=week,
             before=_name(anchor - (step if week else timedelta(days=1)), week=bool(week)),

@@ -50,7 +50,7 @@ class Inbox:
             "inbox.html",
             "/desk",
             approvals=answer.approvals,
-            tools=tools,
+            tools=tools[:PAGE],
             more=answer.next_page_token,
             recent=recent.threads,
         )

@@ -18,6 +18,8 @@ from indai.web.visit import Visit
 
 RECENT: Final = 500
 """Threads that are looked at for contacts: the newest."""
+PAGE: Final = 40
+MAX_TOLD: Final = 100
 
 
 @dataclass(slots=True)
@@ -61,11 +63,16 @@ class People:
             for member in members:
                 if member in contacts or "*" not in member:
                     contacts.setdefault(member, Contact(member)).circles.append(circle)
+        page = visit.request.query.get("page", "0")
+        if not (page.isascii() and page.isdigit() and len(page) < 4):
+            raise InvalidInput(Reason.INVALID_ARGUMENT, "That is not a page of people.")
+        first, everybody = int(page) * PAGE, list(contacts.values())
         return await self._frame.page(
             visit,
             "people.html",
             "/desk/people",
-            contacts=list(contacts.values()),
+            contacts=everybody[first : first + PAGE],
+            more=str(int(page) + 1) if len(everybody) > first + PAGE else "",
             circles=circles,
             partial=bool(answer.next_page_token),
         )
@@ -99,7 +106,7 @@ class People:
             "shared.html",
             "/desk/shared",
             peer=peer,
-            disclosures=told.disclosures,
+            disclosures=told.disclosures[:MAX_TOLD],
             consents=consents.consents,
             more=consents.next_page_token,
             active=sharing_pb2.CONSENT_STATUS_ACTIVE,

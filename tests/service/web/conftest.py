@@ -12,6 +12,7 @@ from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import pytest_asyncio
 from aiohttp import ClientResponse, ClientSession, CookieJar
@@ -105,6 +106,7 @@ class Desks:
     alice: Owner
     bob: Owner
     tools: Tools  # of node-b
+    pool: asyncpg.Pool  # on node-b's database
 
     def base(self, node: Node) -> str:
         return node.info.addresses["desk"].removesuffix("/desk")
@@ -151,11 +153,11 @@ class Desks:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desks(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desks]:
     base: Path = tmp_path_factory.mktemp("desks")
-    opened: list[Tools] = []
+    opened: list[tuple[Tools, asyncpg.Pool]] = []
 
     def watching(plan: ToolsPlan) -> Tools:
-        opened.append(open_tools(plan))
-        return opened[-1]
+        opened.append((open_tools(plan), plan.pool))
+        return opened[-1][0]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("indai.node.node_role.open_tools", watching)
@@ -165,7 +167,7 @@ async def desks(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desks
             registry.node("node-b", "127.0.0.1:0", "edge", "memory", "llm") as b,
         ):
             alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
-            yield Desks(registry, a, b, alice, bob, opened[-1])
+            yield Desks(registry, a, b, alice, bob, *opened[-1])
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import ClientResponse
 from indai.client.channels import plain_channel
 from indai.protocol import drill
+from indai.storage.pool import transaction
 from indai.tools.values import Caller, Status, unheard
 from indai.v1 import memory_pb2, owner_pb2
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
@@ -194,6 +195,7 @@ async def test_a_drill_shows_who_holds_the_rotation_key_and_takes_no_other(desks
         "/desk/threads?page=x",
         "/desk/access?page=-1",
         "/desk/rules?template=../personal",
+        "/desk/people?page=-1",
         "/desk/shared?peer=%3Cscript%3E",
     ],
 )
@@ -215,6 +217,32 @@ async def test_an_open_desk_hears_of_what_changed_and_no_other_owners_does(desks
             await _sign_out_everywhere(desks, bob)
         async with alice.http.get(f"{alice.base}/desk/live") as stream:
             assert await _event(stream) == "changed"
+
+
+async def test_ten_thousand_conversations_are_paged_and_no_page_is_heavy(desks: Desks) -> None:
+    zoe = await desks.b.agent("ind.ai/zoe", BOBS)
+    async with transaction(desks.pool, ("ind.ai/zoe",)) as connection:
+        await connection.execute(
+            "INSERT INTO node.threads (owner, thread, peer, side, outgoing, phase, kind, title, words,"
+            " created_ms, updated_ms) SELECT 'ind.ai/zoe', decode(md5(n::text), 'hex'), 'ind.ai/p' || n, '',"
+            " false, 'REJECTED', 'meet', repeat('x', 200), 'refused', $1::bigint - n, $1::bigint - n"
+            " FROM generate_series(1, 10000) n",
+            now_ms(),
+        )
+    async with desks.browser(desks.b, zoe) as browser:
+        for path in ("/desk", "/desk/threads", "/desk/people", "/desk/people?page=3"):
+            assert len((await browser.get(path)).text.encode()) < 100_000, path
+        seen: set[str] = set()
+        path = "/desk/threads"
+        for _ in range(3):
+            page = unescape((await browser.get(path)).text)
+            rows = set(re.findall(r'href="/desk/threads/([0-9a-f]{32})"', page))
+            assert len(rows) == 50
+            assert not rows & seen
+            seen |= rows
+            found = re.search(r'href="(/desk/threads\?page=[^"]+)"', page)
+            assert found is not None
+            path = found[1]
 
 
 async def _event(stream: ClientResponse) -> str:
