@@ -411,7 +411,8 @@ class _Process:
             self._stack.push_async_callback(server.stop)
             self.addresses["http"] = server.address
             if {"edge", "node"} <= self._settings.roles:
-                self.addresses["desk"] = f"{self._place().url}{HOME}"
+                url = self._place().url
+                self.addresses |= {"desk": f"{url}{HOME}", "pages": f"{url}/NAME"}
 
     async def _serve_inside(self, name: str, services: Sequence[Service]) -> None:
         """Serve the cell's own roles: no port unless one is asked for, and then with the cell's token."""

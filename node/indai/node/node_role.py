@@ -69,6 +69,7 @@ from indai.node.store import Store
 from indai.node.tenant_role import TenantPlan
 from indai.node.timers import Timers
 from indai.node.tools_role import ToolsPlan, open_tools
+from indai.node.visiting import Calendars
 from indai.page.front import Front
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
@@ -382,7 +383,14 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 admitted,
                 by_token,
             ),
-            front(plan.handle.partition("/")[0], talks, resolver, policies),
+            front(
+                plan.handle.partition("/")[0],
+                talks,
+                resolver,
+                policies,
+                tools.toolbox,
+                Calendars(host, agents, store, clock),
+            ),
         )
 
 

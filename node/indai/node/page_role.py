@@ -6,11 +6,20 @@ from indai.client.resolver import Resolver
 from indai.desk.pause import LAYER, way_of
 from indai.node.conversation_role import Conversations
 from indai.node.policies import Policies
+from indai.node.visiting import Calendars, Visits
 from indai.page.front import Front, Proof
 from indai.protocol.errors import NotFound
+from indai.tools.toolbox import NodeToolbox
 
 
-def front(authority: str, talks: Conversations, resolver: Resolver, policies: Policies) -> Front:
+def front(
+    authority: str,
+    talks: Conversations,
+    resolver: Resolver,
+    policies: Policies,
+    toolbox: NodeToolbox,
+    calendars: Calendars,
+) -> Front:
     """Put it together. `authority` is the part that the handles here share."""
 
     async def proof_of(handle: str) -> Proof:
@@ -24,4 +33,4 @@ def front(authority: str, talks: Conversations, resolver: Resolver, policies: Po
             return ""
         return way_of(next((each.yaml for each in layers if each.name == LAYER), ""))
 
-    return Front(authority, talks.stub, proof_of, paused)
+    return Front(authority, talks.stub, proof_of, paused, Visits(toolbox, calendars))

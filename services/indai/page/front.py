@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from indai.page.meeting import Meetings
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
 
 
@@ -35,3 +36,4 @@ class Front:
     conversations: ConversationServiceAsyncStub
     proof_of: ProofOf
     paused: PausedWay
+    meetings: Meetings

@@ -14,6 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 from indai.page.front import Front, Proof
 from indai.page.languages import autonym
+from indai.page.meeting import DAYS, LENGTHS, PARTS, MeetingDesk
 from indai.page.names import PATH, address_of, handle_at, nobody
 from indai.page.rendering import html
 from indai.page.streaming import stream
@@ -40,14 +41,18 @@ _INTENTS: Final = ("meet", "ask", "share", "request", "pay", "book")
 class Room:
     """Pages and acts of everybody's public pages."""
 
-    def __init__(self, site: Site, front: Front) -> None:
-        self._site, self._front, self._talks = site, front, front.conversations
+    def __init__(self, site: Site, front: Front, secret: bytes) -> None:
+        """`secret` makes the addresses of meetings."""
+        self.site, self.authority = site, front.authority
+        self._front, self._talks = front, front.conversations
         self._pace = Pace()
+        self._meetings = MeetingDesk(self, front.meetings, secret)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it; the last of all, since it takes every name that nothing else has."""
-        site = self._site
+        site = self.site
         return (
+            *self._meetings.routes(),
             site.post(f"{PATH}/-/say", self.say),
             site.post(f"{PATH}/-/stop", self.stop),
             site.post(f"{PATH}/-/link", self.link),
@@ -57,12 +62,16 @@ class Room:
 
     def handle(self, visit: Visit) -> str:
         """Whose page it is. Raises NotFound."""
-        return handle_at(visit.named("name"), self._front.authority)
+        return handle_at(visit.named("name"), self.authority)
+
+    def who(self, visit: Visit) -> pb.Identity:
+        """Who the visitor is."""
+        return identity(visit)
 
     async def page(self, visit: Visit) -> web.StreamResponse:
         """The page."""
         handle = self.handle(visit)
-        home = address_of(handle, self._front.authority)
+        home = address_of(handle, self.authority)
         if visit.request.path != home:
             return visit.go(home)
         return await self.shown(visit, handle)
@@ -75,7 +84,7 @@ class Room:
         )
         known: dict[str, Any] = {
             "handle": handle,
-            "home": address_of(handle, self._front.authority),
+            "home": address_of(handle, self.authority),
             "profile": profile,
             "intents": [each for each in _INTENTS if each in profile.intents],
             "said": said[-SHOWN:],
@@ -86,7 +95,12 @@ class Room:
             "html": html,
             "autonym": autonym,
             "message_id": secrets.token_hex(12),
-            "address": self._site.place().url,
+            "path": address_of(handle, self.authority),
+            "link_code": "",
+            "outcome": "",
+            "lengths": LENGTHS,
+            "days": DAYS,
+            "parts": PARTS,
         }
         return visit.page("page/page.html", **known | more)
 
@@ -95,14 +109,14 @@ class Room:
         handle, who = self.handle(visit), identity(visit)
         streams = _STREAM in visit.request.headers.get("Accept", "")
         try:
-            self._pace.message(who, self._site.clock())
+            self._pace.message(who, self.site.clock())
             message = self._message(visit, handle, who)
             if not streams:
                 await self._whole(message)
-                return visit.go(f"{address_of(handle, self._front.authority)}#end")
+                return visit.go(f"{address_of(handle, self.authority)}#end")
             with self._pace.stream(who):
                 async with self._sent(message) as events:
-                    return await stream(self._site, visit, events)
+                    return await stream(self.site, visit, events)
         except IndaiError as error:
             if streams:
                 return refused(error)
@@ -117,7 +131,7 @@ class Room:
             with self._pace.stream(who):
                 responses: Any = self._talks.WatchTurn(request, timeout=TURN_S)
                 async with aclosing(responses) as events:
-                    return await stream(self._site, visit, events)
+                    return await stream(self.site, visit, events)
         except IndaiError as error:
             return refused(error)
 
@@ -184,7 +198,7 @@ class Room:
         number = number if _ID.fullmatch(number) else secrets.token_hex(12)
         return pb.InboundMessage(
             sender=who,
-            account=self._site.place().host,
+            account=self.site.place().host,
             handle=handle,
             provider_message_id=f"{who.value}:{number}",
             text=text,

@@ -1,0 +1,229 @@
+"""Meetings that visitors of a public page ask for, who have no agent of their own.
+
+Whoever asks proves nothing, so the owner's rules judge them as a stranger: unverified, known for no days, at
+the door `public`. What the rules permit outright is put into the calendar; what they would ask about waits in
+the owner's inbox as any other tool's call, with the slot that was found; the rest is refused, without a
+reason that tells of rules or calendar. There is no commitment: nobody is there who could sign one. The
+visitor gets the meeting as an invitation (iTIP, RFC 5546).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from indai.node.agents import Agents
+from indai.node.calendar.itip import Method, invitation
+from indai.node.calendar.meeting import MeetingEvent
+from indai.node.host import Host
+from indai.node.public_door import STRANGER
+from indai.node.store import Store
+from indai.node.throttle import Throttle
+from indai.page.meeting import Asked, Slot
+from indai.protocol.errors import InvalidInput, Reason, Refused
+from indai.protocol.forms import DAY_MS
+from indai.protocol.messages import MeetTerms, MeetWish, Window
+from indai.tools.normalise import local_time, one_line
+from indai.tools.toolbox import NodeToolbox
+from indai.tools.values import Act, Caller, Effect, Outcome, Progress, Spec, Status, unheard
+from indai.tools.when import read_when
+from indai.v1 import policy_pb2
+
+NAME: Final = "take-visit"
+PER_OWNER, PER_MS = 30, 3_600_000  # of all visitors together
+_TEXT: Final = {"type": "string", "maxLength": 200}
+_PROPERTIES: Final = {
+    "name": _TEXT,
+    "contact": _TEXT,
+    "title": _TEXT,
+    "start_ms": {"type": "integer", "x-hidden": True},
+    "end_ms": {"type": "integer", "x-hidden": True},
+    "when": _TEXT,
+    "uid": {**_TEXT, "x-hidden": True},
+    "asked_ms": {"type": "integer", "x-hidden": True},
+}
+_ARGUMENTS: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": _PROPERTIES,
+    "required": list(_PROPERTIES),
+    "additionalProperties": False,
+}
+_RESULT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "when": {"type": "string", "x-importance": 3},
+        "uid": {"type": "string", "x-hidden": True},
+    },
+    "required": ["when"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Calendars:
+    """Where a stranger's slot is looked for, and written. One writer at a time for an owner."""
+
+    host: Host
+    agents: Agents
+    store: Store
+    clock: Callable[[], int]
+
+    async def slot(self, owner: str, wish: MeetWish, uid: str) -> tuple[int, MeetTerms]:
+        """The outcome of the owner's rules, and the best slot. Raises Refused when there is none."""
+        answer = await self.host.slot(owner, self._about(), wish, await self._held(owner), uid)
+        if answer.outcome == policy_pb2.OUTCOME_REFUSE or not isinstance(answer.terms, MeetTerms):
+            raise _no()
+        return answer.outcome, answer.terms
+
+    async def check(self, owner: str, terms: MeetTerms) -> None:
+        """Raises Refused when the slot is taken by now, or forbidden."""
+        answer = await self.host.terms(owner, self._about(), terms, await self._held(owner))
+        if answer.outcome == policy_pb2.OUTCOME_REFUSE:
+            raise _no()
+
+    def zone(self, owner: str) -> ZoneInfo:
+        """The owner's."""
+        return self.agents.get(owner).zone
+
+    def _about(self) -> policy_pb2.Facts:
+        facts = policy_pb2.Facts(
+            peer=STRANGER,
+            verified=False,
+            now_ms=self.clock(),
+            channel="web",
+            door="public",
+            outgoing=False,
+        )
+        facts.meet.attendees = 2
+        return facts
+
+    async def _held(self, owner: str) -> Mapping[bytes, tuple[int, int]]:
+        await self.agents.get(owner).calendar.refresh()
+        loaded = await self.store.load([owner], [], [owner], self.clock() - 2 * DAY_MS)
+        return loaded.reserved[owner].slots
+
+
+class TakeVisit:
+    """The tool that puts such a meeting into the calendar; the owner's yes runs it."""
+
+    def __init__(self, calendars: Calendars) -> None:
+        self._calendars = calendars
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def spec(self) -> Spec:
+        """See `Tool`."""
+        words = "Meet a visitor of your public page. Nothing is signed: they have no agent"
+        return Spec(NAME, words, _ARGUMENTS, _RESULT, Effect.ACT, doors=frozenset({"public"}))
+
+    async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
+        """See `Prepares`: the owner reads every word of it."""
+        said = [f'  {name}: "{arguments[name]}"' for name in ("name", "contact", "title")]
+        head = "Meet a visitor of your page, who has not proved who they are"
+        return Act(dict(arguments), "\n".join((head, f"  {arguments['when']}", *said)))
+
+    async def run(
+        self, caller: Caller, arguments: Mapping[str, Any], progress: Progress
+    ) -> Mapping[str, Any]:
+        """See `Tool`; again it is the same event."""
+        owner, calendar = caller.owner, self._calendars.agents.get(caller.owner).calendar
+        event = event_of(owner, Slot(**{name: arguments[name] for name in Slot.__annotations__}))
+        async with self._writing[owner]:
+            if event.uid not in await calendar.holding([event.uid]):
+                await self._calendars.check(
+                    owner, MeetTerms(event.start_ms, event.end_ms, event.summary, "", event.uid)
+                )
+                await calendar.put_many([event])
+        return {"when": arguments["when"], "uid": event.uid}
+
+
+class Visits:
+    """`indai.page.meeting.Meetings` of this node."""
+
+    def __init__(self, toolbox: NodeToolbox, calendars: Calendars) -> None:
+        self._toolbox, self._calendars = toolbox, calendars
+        self._throttle = Throttle(PER_OWNER, PER_MS)
+        toolbox.add(TakeVisit(calendars))
+
+    async def ask(self, owner: str, asked: Asked) -> tuple[str, Slot]:
+        """See the protocol."""
+        now_ms = self._calendars.clock()
+        if not self._throttle.admits((owner, STRANGER), now_ms):
+            raise Refused(Reason.RATE_LIMITED, "Too many meetings were asked for just now.", hint="try later")
+        zone = self._calendars.zone(owner)
+        when = read_when(asked.when or "this week", asked.time, asked.minutes, now_ms, zone)
+        windows = tuple(Window(each.start_ms, each.end_ms) for each in when.windows)
+        title = one_line(asked.title or f"Meeting with {asked.name}", 200)
+        uid = f"visit-{asked.once.hex()}@{owner.replace('/', '.')}"
+        if uid in await self._calendars.agents.get(owner).calendar.holding([uid]):
+            raise Refused(
+                Reason.ALREADY_EXISTS, "You have asked for this already.", hint="load the page again"
+            )
+        outcome, terms = await self._calendars.slot(owner, MeetWish(title, asked.minutes, windows), uid)
+        slot = Slot(
+            one_line(asked.name, 100),
+            one_line(asked.contact, 200),
+            title,
+            terms.start_ms,
+            terms.end_ms,
+            f"{local_time(terms.start_ms, zone)} ({zone.key})",
+            uid,
+            now_ms,
+        )
+        asks: frozenset[str] = frozenset() if outcome == policy_pb2.OUTCOME_PERMIT else frozenset({NAME})
+        caller = Caller(
+            "personal", "page", owner, "", STRANGER, "public", "web", now_ms=now_ms, turn=uid, approvals=asks
+        )
+        found = await self._toolbox.call(caller, (NAME,), NAME, slot.plain(), unheard)
+        if found.status is Status.FAILED:
+            raise Refused(Reason.POLICY_DENIED, "This meeting cannot be had.", hint="ask for another time")
+        return ("booked" if found.status is Status.DONE else "asked"), slot
+
+    async def for_member(self, member: str, owner: str, asked: Asked) -> Outcome:
+        """See the protocol."""
+        now_ms = self._calendars.clock()
+        caller = Caller(
+            "personal",
+            "page",
+            member,
+            "",
+            member,
+            "private",
+            "web",
+            verified=True,
+            time_zone=self._calendars.zone(member).key,
+            now_ms=now_ms,
+            turn=asked.once.hex(),
+        )
+        wish = {"with": owner, "duration_minutes": asked.minutes, "when": asked.when, "time": asked.time}
+        wish |= {"title": asked.title} if asked.title else {}
+        return await self._toolbox.call(caller, ("meet",), "meet", wish, unheard)
+
+    async def is_booked(self, owner: str, slot: Slot) -> bool:
+        """See the protocol."""
+        return slot.uid in await self._calendars.agents.get(owner).calendar.holding([slot.uid])
+
+    def invitation(self, owner: str, slot: Slot) -> bytes:
+        """See the protocol."""
+        return invitation(event_of(owner, slot), Method.REQUEST)
+
+
+def event_of(owner: str, slot: Slot) -> MeetingEvent:
+    """What is written, and sent: the visitor stands in its words, since they have no address of ours."""
+    words = f"{slot.name} ({slot.contact}) asked for this on the public page, without proof of who they are."
+    return MeetingEvent(
+        slot.uid, slot.start_ms, slot.end_ms, slot.title, owner, (owner,), slot.asked_ms, words
+    )
+
+
+def _no() -> InvalidInput:
+    """One sentence for what the rules forbid and what the calendar has no room for: neither is a stranger's
+    business."""
+    return InvalidInput(
+        Reason.POLICY_DENIED,
+        "There is no time for this.",
+        hint="ask for another time or a shorter meeting, or let your own agent ask",
+    )
