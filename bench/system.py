@@ -107,17 +107,32 @@ class System:
 
     async def populate(self, base: Path, pairs: int, policy: str) -> None:
         """Two owners for each pair, one on each node, with keys in the registry and a policy that permits."""
+        async with self._claiming(base) as (sides, registry):
+            for number in range(pairs):
+                token = await self._agent(sides[0], registry, f"ind.ai/alice-{number}", policy)
+                peer_token = await self._agent(sides[1], registry, f"ind.ai/bob-{number}", policy)
+                self.pairs.append(Pair(token, f"ind.ai/bob-{number}", peer_token))
+
+    async def neighbours(self, base: Path, first: int, count: int) -> None:
+        """So many more owners on each node, who do nothing; numbered from `first`."""
+        async with self._claiming(base) as (sides, registry):
+            for number in range(first, first + count):
+                for name, side in zip("ab", sides, strict=True):
+                    await self._agent(side, registry, f"ind.ai/idle-{name}-{number}", POLICY)
+
+    @contextlib.asynccontextmanager
+    async def _claiming(self, base: Path) -> AsyncIterator[tuple[list[CheckedChannel], CheckedChannel]]:
+        """Both nodes as their operators see them, and the registry."""
         sides = []
         for name in ("A", "B"):
             token = (base / name / "operator.token").read_text().strip()
             sides.append(plain_channel(self.processes[name].addresses["owner"], token=token))
         registry = plain_channel(self.processes["registry"].addresses["registry"])
-        for number in range(pairs):
-            token = await self._agent(sides[0], registry, f"ind.ai/alice-{number}", policy)
-            peer_token = await self._agent(sides[1], registry, f"ind.ai/bob-{number}", policy)
-            self.pairs.append(Pair(token, f"ind.ai/bob-{number}", peer_token))
-        for channel in (*sides, registry):
-            await channel.close()
+        try:
+            yield sides, registry
+        finally:
+            for channel in (*sides, registry):
+                await channel.close()
 
     async def _agent(self, node: CheckedChannel, registry: CheckedChannel, handle: str, policy: str) -> str:
         made = await OperatorServiceStub(node).CreateAgent(
