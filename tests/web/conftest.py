@@ -18,6 +18,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
 
 from tests.service.web.conftest import Desks, desks
+from tests.service.web.tenants import City
 
 __all__ = ["desks"]
 
@@ -81,7 +82,9 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @contextlib.asynccontextmanager
-async def screen(chromium: Browser, desks: Desks, size: ViewportSize, **more: str) -> AsyncIterator[Screen]:
+async def screen(
+    chromium: Browser, desks: Desks | City, size: ViewportSize, **more: str
+) -> AsyncIterator[Screen]:
     """A window at bob's node. `more`: settings of the browser, such as `color_scheme` or `locale`."""
     context = await chromium.new_context(viewport=size, reduced_motion="reduce", **more)  # type: ignore[arg-type]
     context.set_default_timeout(20_000)

@@ -17,6 +17,7 @@ from indai.web.visit import Visit
 
 DAYS: Final = 14
 MICROS: Final = 1_000_000
+ORDER: Final = ("human", "team", "agent", "history")
 ACTS: Final = 100
 GROUPS: Final = (
     ("topics", "Topics"),
@@ -82,7 +83,7 @@ class TenantNumbers:
         """By binding and day, with the tier stack, the sizes of prompts and the times of stages."""
         found, times = await self._usage(visit), await self._times(visit)
         days, bindings = self._days(), sorted({one.binding for one in found.usage})
-        tiers = sorted({tier for one in found.usage for tier in one.tokens_by_tier})
+        tiers = _tiers(found.usage)
         money = _by_day(found.usage, lambda one: {one.binding or "-": one.cost_micros / MICROS})
         tokens = _by_day(found.usage, lambda one: dict(one.tokens_by_tier))
         currency = found.usage[0].currency if found.usage else ""
@@ -100,11 +101,11 @@ class TenantNumbers:
                 visit.words("Cost by day"),
                 currency,
             ),
-            bindings=[name or "-" for name in bindings],
+            bindings=[name or "-" for name in bindings] if len(bindings) > 1 else [],
             tokens=stacked(
                 [Bar(day, tokens[day]) for day in days], tiers, visit.words("Tokens of prompts by tier")
             ),
-            tiers=tiers,
+            tiers=[tier.lower() for tier in tiers],
             sizes=[(one, share(one.p95_tokens, one.max_tokens, one.ceiling_tokens)) for one in found.sizes],
             stages=[
                 (one, share(one.p95_ms, max((each.p95_ms for each in times.stages), default=0)))
@@ -117,7 +118,7 @@ class TenantNumbers:
     async def costs_table(self, visit: Visit) -> web.StreamResponse:
         """Costs and tokens as a file."""
         found = await self._usage(visit)
-        tiers = sorted({tier for one in found.usage for tier in one.tokens_by_tier})
+        tiers = _tiers(found.usage)
         header = ["day", "binding", "calls", "failed", "input_tokens", "cache_hit_tokens", "output_tokens"]
         rows = [
             (
@@ -178,6 +179,13 @@ def _ranked(shares: Iterable[pb.Share]) -> list[tuple[pb.Share, object]]:
     found = list(shares)[:8]
     most = max((one.count for one in found), default=0)
     return [(one, share(one.count, most)) for one in found]
+
+
+def _tiers(usage: Iterable[pb.TenantUsage]) -> list[str]:
+    """Names of tiers, in the order in which they stand in a prompt."""
+    names = {tier for one in usage for tier in one.tokens_by_tier}
+    order = {name: at for at, name in enumerate(ORDER)}
+    return sorted(names, key=lambda name: (order.get(name.lower(), len(order)), name))
 
 
 def _by_day(

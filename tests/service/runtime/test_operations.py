@@ -6,9 +6,13 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from indai.node.auth import Caller
+from indai.node.tenancy.access import Post
+from indai.node.tenancy.talks import Talks
 from indai.storage.pool import transaction
 from indai.tools.values import Effect, Touch
 from indai.v1 import conversation_pb2 as pb
+from indai.v1 import tenant_pb2
 
 from tests.conftest import Database
 from tests.service.llm.upstream import Reply, Upstream
@@ -125,6 +129,27 @@ async def test_a_hand_off_to_a_person_silences_the_agent(database: Database) -> 
         await here.apply("acme", SHOP)
         assert "Meera" in (await here.say(phone(PHONE, "I want a refund for my kettle"))).text
         assert (await here.say(phone(PHONE, "is anybody there?"))).finished.reason == "HANDED_OFF"
+
+
+async def test_who_waits_for_any_person_is_in_the_queue_until_one_takes_them(database: Database) -> None:
+    async with asked(database, calls("hand-over", to="a-person")) as (here, _):
+        await here.apply("acme", SHOP)
+        session = (await here.say(phone(PHONE, "I want a refund for my kettle"))).accepted.session_id
+        desk, post = Talks(here.pool), Post("acme", ("acme",), Caller(operator=True), "Meera")
+        listed = tenant_pb2.ListTenantConversationsRequest()
+        (first,) = (await desk.listed(post, listed)).conversations
+        assert (first.session.session_id, first.taken_by) == (session, "")
+        assert first.waiting_since.seconds
+        await here.stub.TakeOverSession(pb.TakeOverSessionRequest(session_id=session, by="Meera"))
+        await here.stub.TakeOverSession(pb.TakeOverSessionRequest(session_id=session, by="Ravi"))
+        (taken,) = (await desk.listed(post, listed)).conversations
+        assert taken.taken_by == "Meera"
+        assert not taken.HasField("waiting_since")
+        elsewhere = Post("other", ("other",), Caller(operator=True), "Ravi")
+        assert not (await desk.listed(elsewhere, listed)).conversations
+        await here.stub.HandBackSession(pb.HandBackSessionRequest(session_id=session, by="Meera"))
+        (back,) = (await desk.listed(post, listed)).conversations
+        assert (back.session.status, back.taken_by) == ("active", "")
 
 
 async def test_a_hand_off_to_somebody_not_allowed_is_refused(database: Database) -> None:

@@ -56,7 +56,7 @@ department: Shop
 role: Help people.
 escalation: {{when: ["a refund"], to: Meera}}
 guardrails:
-  - {{id: no-hotline, check: pattern, pattern: "(?i)hotline", words: "Never name the hotline."}}
+  - {{id: no-shrug, check: pattern, pattern: "did not understand", words: "Never shrug people off."}}
 ---
 kind: agent
 slug: a
@@ -120,13 +120,15 @@ class City:
             cookies = {one.key: one.value for one in browser.http.cookie_jar}
         return self.stub(TenantDeskServiceStub, cookies["indai-desk"])
 
-    async def says(self, host: str, text: str, who: Owner | None = None) -> conversation_pb2.TurnEvent:
+    async def says(
+        self, host: str, text: str, who: Owner | None = None, name: str = "Asha"
+    ) -> conversation_pb2.TurnEvent:
         """A visitor writes to the agent behind a host; the last event of the turn."""
         talks = self.stub(ConversationServiceStub, (who or self.office).token)
         message = conversation_pb2.InboundMessage(
             handle=host, text=text, provider_message_id=str(uuid.uuid4()), time_zone="Asia/Kolkata"
         )
-        message.sender.display_name = "Asha"
+        message.sender.display_name = name
         last = conversation_pb2.TurnEvent()
         async for response in talks.SendMessage(conversation_pb2.SendMessageRequest(message=message)):
             if response.HasField("event"):

@@ -138,6 +138,9 @@ async def test_a_conversation_is_taken_over_answered_and_handed_back(city: City)
     ).conversations
     assert (first.session.session_id, first.taken_by) == (session, "staff")
     assert first.waiting_since.seconds
+    colleague = await city.desk("riverton", "admin")
+    again = pb.TakeOverConversationRequest(session_id=session)
+    assert await reason(colleague.TakeOverConversation(again)) is Reason.ILLEGAL_MOVE
     answer = pb.AnswerConversationRequest(session_id=session, text="I am.", request_id=str(uuid.uuid4()))
     await desk.AnswerConversation(answer)
     await desk.AnswerConversation(answer)
@@ -178,6 +181,22 @@ async def test_numbers_are_sums_of_what_happened(city: City) -> None:
     assert {one.tier: one.ceiling_tokens for one in usage.sizes}["team"] == 1_200
     too_far = pb.GetTenantFiguresRequest(days=91)
     assert await reason(desk.GetTenantFigures(too_far)) is Reason.INVALID_ARGUMENT
+
+
+async def test_what_a_guardrail_stopped_leads_to_its_turn_and_to_no_other_tenant(city: City) -> None:
+    told = (await city.says("acme.example", "Blue swifts yesterday seven?")).finished.reply.text
+    assert "did not understand" not in told
+    desk, other = await city.desk("acme", "auditor"), await city.desk("riverton", "auditor")
+    (newest, *_) = (await desk.ListGuardrailEvents(pb.ListGuardrailEventsRequest(page_size=1))).events
+    assert (newest.rule_id, newest.tier, newest.blocked) == ("no-shrug", "TEAM", True)
+    assert "did not understand" in newest.sentence
+    asked = pb.GetTenantConversationRequest(session_id=newest.session_id, turn_id=newest.turn_id)
+    found = await desk.GetTenantConversation(asked)
+    assert found.messages[-1].turn_id == newest.turn_id
+    assert newest.sentence in [one.sentence for one in found.events if one.turn_id == newest.turn_id]
+    theirs = (await other.ListGuardrailEvents(pb.ListGuardrailEventsRequest())).events
+    assert newest.session_id not in [one.session_id for one in theirs]
+    assert await reason(other.GetTenantConversation(asked)) is Reason.NOT_FOUND
 
 
 async def test_a_desk_hears_that_somebody_waits(city: City) -> None:

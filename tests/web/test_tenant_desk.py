@@ -1,0 +1,124 @@
+"""An organisation's desk in a real browser, at phone and desktop size, on what really took place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, ViewportSize, expect
+
+from tests.service.web.tenants import CITIZENS, City, city
+from tests.web.conftest import DESKTOP, PHONE, Screen, screen
+
+__all__ = ["city"]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROOMS = {
+    "": "tenant-overview",
+    "/talks": "tenant-conversations",
+    "/board": "tenant-board",
+    "/guardrails": "tenant-guardrails",
+    "/costs": "tenant-costs",
+    "/work": "tenant-work",
+    "/log": "tenant-log",
+}
+HOST = "riverton.example"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def busy(city: City) -> AsyncIterator[City]:
+    """Three visitors, of whom one has somebody's ear, and three requests."""
+    people = [("ind.ai/meera", "Meera"), ("ind.ai/ravi", "Ravi"), ("ind.ai/fatima", "Fatima")]
+    said = (
+        ("When is the ward office open?", "And on Saturdays?"),
+        ("This is terrible, nobody calls me back! I want to complain.",),
+        ("नमस्ते, पानी का बिल कहाँ भरूँ?", "Which number is the hotline?"),
+    )
+    for (handle, name), texts in zip(people, said, strict=True):
+        who = await city.b.agent(handle, CITIZENS)
+        for text in texts:
+            await city.says(HOST, text, who, name)
+    for subject in ("Street light dark on 4th Cross", "Lamp post leaning", "Lights on by day"):
+        await city.files(subject)
+    yield city
+
+
+async def _signed_in(window: Screen, city: City, role: str = "operator") -> None:
+    await window.open(f"/desk/sign-in?code={await city.code('riverton', role)}")
+    await window.click("button", "Sign in")
+    await expect(window.page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [(PHONE, "light"), (DESKTOP, "light"), (DESKTOP, "dark")],
+    ids=("phone", "desktop", "dark"),
+)
+async def test_every_room_is_accessible_and_fits_the_screen(
+    chromium: Browser, busy: City, size: ViewportSize, scheme: str
+) -> None:
+    async with screen(chromium, busy, size, color_scheme=scheme) as window:
+        await _signed_in(window, busy)
+        for path, name in ROOMS.items():
+            await window.open(f"/tenant/riverton{path}")
+            await window.check()
+            await window.picture(name if scheme == "light" else f"{name}-dark")
+        await window.open("/tenant/riverton/guardrails")
+        await window.page.get_by_text("no-shrug").last.click()
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("Meera")
+        await expect(window.page.locator(".shown .notice")).to_contain_text("I did not understand")
+        await window.check()
+        if size == PHONE:
+            await window.page.set_viewport_size({"width": 320, "height": 640})
+            for path in ROOMS:
+                await window.open(f"/tenant/riverton{path}")
+                width = await window.page.evaluate("document.documentElement.scrollWidth")
+                assert width <= 320, path
+
+
+async def test_a_conversation_is_taken_over_and_another_open_desk_sees_it(
+    chromium: Browser, busy: City
+) -> None:
+    async with (
+        screen(chromium, busy, DESKTOP) as mine,
+        screen(chromium, busy, PHONE) as theirs,
+    ):
+        await _signed_in(mine, busy, "staff")
+        await _signed_in(theirs, busy, "operator")
+        await theirs.open("/tenant/riverton/talks")
+        await mine.open("/tenant/riverton/talks")
+        await mine.page.get_by_text("Ravi").first.click()
+        await mine.click("button", "Take over")
+        await expect(theirs.page.get_by_text("staff answers")).to_be_visible()
+        await mine.page.get_by_label("Your answer").fill("I am Kavya. I will call you at five.")
+        await mine.click("button", "Send")
+        await expect(mine.page.get_by_text("I will call you at five.").first).to_be_visible()
+        await mine.check()
+        await mine.picture("tenant-conversation")
+        await mine.click("button", "Hand back to the agent")
+        await expect(theirs.page.get_by_text("staff answers")).not_to_be_visible()
+        assert theirs.errors == []
+
+
+async def test_the_board_works_without_scripts(chromium: Browser, busy: City) -> None:
+    options: dict[str, Any] = {"java_script_enabled": False}
+    async with screen(chromium, busy, PHONE, **options) as window:
+        await window.open(f"/desk/sign-in?code={await busy.code('riverton', 'staff')}")
+        await window.click("button", "Sign in")
+        await window.open("/tenant/riverton/board")
+        card = window.page.get_by_role("article").filter(has_text="Lamp post leaning")
+        await card.get_by_text("Move it").click()
+        await card.get_by_label("What to tell who filed it").fill("A crew looks at it on Monday.")
+        await card.get_by_role("button", name="In work", exact=True).click()
+        await expect(window.page.get_by_text("A crew looks at it on Monday.")).to_be_visible()
+        await window.picture("tenant-board-moved")
+
+
+async def test_the_desk_speaks_hindi(chromium: Browser, busy: City) -> None:
+    async with screen(chromium, busy, PHONE, locale="hi-IN") as window:
+        await window.open(f"/desk/sign-in?code={await busy.code('riverton', 'operator')}")
+        await window.click("button", "साइन इन करें")
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("एक नज़र में")
+        await window.check()
