@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from indai.v1.group_pb2_grpc import GroupServiceStub
 
 from tests.service.node.conftest import Pair
 from tests.service.node.scene import DAY, Scene
-from tests.service.node.world import Owner, now_ms
+from tests.service.node.world import Node, Owner, now_ms
 
 REJECTED, COMMITTED = owner_pb2.THREAD_STATE_REJECTED, owner_pb2.THREAD_STATE_COMMITTED
 OPEN = "version: 1\ntimezone: UTC\nrules:\n  - {allow: meet, with: anyone%s}\n"
@@ -74,6 +75,21 @@ async def passed_on(by: Owner, to: Owner, because: str) -> str:
     return (await by.stub.StartMeet(request)).thread.thread_id
 
 
+async def convened(node: Node, by: Owner, members: Sequence[Owner], because: str) -> str:
+    """A wish to meet several, because of another thread; the new thread's id."""
+    request = group_pb2.StartGroupRequest(
+        request_id=str(uuid.uuid4()),
+        peers=[member.handle for member in members],
+        title="All at once",
+        duration_minutes=30,
+        start_time=Timestamp(seconds=(now_ms() + DAY) // 1000),
+        end_time=Timestamp(seconds=(now_ms() + 30 * DAY) // 1000),
+        passes_on=because,
+    )
+    async with plain_channel(node.info.addresses["owner"], token=by.token) as channel:
+        return (await GroupServiceStub(channel).StartGroup(request)).thread.thread_id
+
+
 async def hops(of: Owner, thread_id: str) -> int:
     """What the first message says that `of` has stored."""
     request = owner_pb2.GetThreadRequest(thread_id=thread_id)
@@ -87,27 +103,20 @@ async def test_what_runs_round_a_ring_of_agents_stops_at_the_third_hop(pair: Pai
         await node.agent(f"ind.ai/ring-{number}", OPEN % "")
         for number, node in enumerate((pair.a, pair.b, pair.a, pair.b))
     ]
-    because = ""
+    because = earlier = ""
     for number in range(3):
         because = await passed_on(ring[number], ring[number + 1], because)
         assert (await ring[number].rest(because)).state == COMMITTED
         assert await hops(ring[number + 1], because) == number
+        earlier = because if number < 2 else earlier
     with pytest.raises(IndaiError) as refused:
         await passed_on(ring[3], ring[0], because)
     assert refused.value.reason is Reason.TOO_MANY_HOPS
-    channel = plain_channel(pair.b.info.addresses["owner"], token=ring[3].token)
-    several = group_pb2.StartGroupRequest(
-        request_id=str(uuid.uuid4()),
-        peers=[ring[0].handle, ring[1].handle],
-        title="All at once",
-        duration_minutes=30,
-        start_time=Timestamp(seconds=(now_ms() + DAY) // 1000),
-        end_time=Timestamp(seconds=(now_ms() + 30 * DAY) // 1000),
-        passes_on=because,
-    )
     with pytest.raises(IndaiError) as refused:
-        await GroupServiceStub(channel).StartGroup(several)
+        await convened(pair.b, ring[3], ring[:2], because)
     assert refused.value.reason is Reason.TOO_MANY_HOPS
+    everybody = await convened(pair.a, ring[2], ring[:2], earlier)
+    assert await hops(ring[2], everybody) == 2
     with pytest.raises(NotFound):  # another's thread is nobody's
         await passed_on(ring[0], ring[1], because)
 
