@@ -73,8 +73,10 @@ class JobWork:
         asked = await self._approvals.expire(job.holder, id, now_ms)
         if asked is None:
             return Ended()
-        head = asked.approval.terms.partition("\n")[0]
-        return Ended(failed("EXPIRED", f"Nobody answered in time, so nothing has happened: {head}."))
+        words = "Nobody answered in time, so nothing has happened"
+        if asked.caller.person == asked.caller.owner:  # what was asked is between the owner and this node
+            words += f": {asked.approval.terms.splitlines()[0]}"
+        return Ended(failed("EXPIRED", f"{words}."))
 
     async def remind(self, job: Job) -> Ended | Later:
         """Words for the person, at their time."""

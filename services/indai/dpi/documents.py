@@ -6,6 +6,7 @@ is derived for this alone. Whoever has the link can read until it ends: it is as
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -71,9 +72,9 @@ class Documents:
         for a text with an Aadhaar number in it."""
         if mime not in _KINDS:
             raise InvalidInput(Reason.UNSUPPORTED, "Documents of that type are not kept.")
-        if mime in _TEXTS:
-            refuse_aadhaar(body.decode("utf-8", "replace"), "The document")
         now, made = self._clock(), str(uuid.uuid4())
+        # Megabytes are searched and sealed: everybody else would wait.
+        sealed = await asyncio.to_thread(self._checked, owner, made, mime, body)
         async with transaction(self._pool, [owner]) as connection:
             await connection.execute(
                 "DELETE FROM dpi.documents WHERE owner = $1 AND expires_ms <= $2", owner, now
@@ -89,7 +90,7 @@ class Documents:
                 name,
                 mime,
                 len(body),
-                self._seal(body, _context(owner, made)),
+                sealed,
                 now,
                 now + self._keep_ms,
             )
@@ -131,7 +132,7 @@ class Documents:
             )
         if row is None:
             raise NotFound(Reason.NOT_FOUND, "The document is not kept any more.")
-        opened = self._unseal(row["sealed"], _context(owner, document))
+        opened = await asyncio.to_thread(self._unseal, row["sealed"], _context(owner, document))
         return Document(
             document, row["name"], row["mime"], row["size"], row["reference"], row["expires_ms"], opened
         )
@@ -154,6 +155,11 @@ class Documents:
         headers["Content-Disposition"] = f'attachment; filename="document.{_KINDS[found.mime]}"'
         headers["Content-Security-Policy"] = "sandbox"
         return web.Response(body=found.body, content_type=found.mime, headers=headers)
+
+    def _checked(self, owner: str, document: str, mime: str, body: bytes) -> bytes:
+        if mime in _TEXTS:
+            refuse_aadhaar(body.decode("utf-8", "replace"), "The document")
+        return self._seal(body, _context(owner, document))
 
     def _mac(self, text: bytes) -> bytes:
         return hmac.digest(self._key, text, "sha256")

@@ -40,7 +40,8 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class EdgePlan:
     """What the channels are built from. `key` makes the hashes of people and messages; `authority` completes
-    handles that are named in short; `url` is where the HTTP port is reached, known when it is asked."""
+    handles that are named in short; `url` is where the HTTP port is reached, known when it is asked;
+    `monotonic`, in seconds, is what answers are paced by."""
 
     pool: asyncpg.Pool
     conversation: ConversationServiceAsyncStub
@@ -51,6 +52,7 @@ class EdgePlan:
     authority: str
     url: Callable[[], str]
     transcribe: Transcribe | None = None
+    monotonic: Callable[[], float] = time.monotonic
     timeout_s: float = TIMEOUT_S
     thinking_after_s: float = AFTER_S
 
@@ -70,7 +72,7 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
     directory = Directory(channels, plan.secret, time.monotonic)
     async with Http(plan.timeout_s) as http, Reserved(plan.pool) as reserved:
         follower = Follower(outbox, directory, keys, plan.conversation)
-        sender = Sender(outbox, channels, directory, http, keys, follower.settled, time.monotonic)
+        sender = Sender(outbox, channels, directory, http, keys, follower.settled, plan.monotonic)
         follower.told = sender.wake
         hander = Hander(
             inbox,

@@ -125,13 +125,13 @@ class Telephones:
         token = await self.secret_of(number.auth_token) if number is not None else ""
         signed = signature(token, self.url() + WEBHOOK, form)
         given = request.headers.get("X-Twilio-Signature", "")
-        if number is None or not hmac.compare_digest(signed.encode(), given.encode()):
+        if number is None or not hmac.compare_digest(signed.encode(), _bytes(given)):
             raise Refused(Reason.BAD_SIGNATURE, "The webhook is not signed by the number's account.")
         return to
 
     def _ticket(self, call: str, to: str, caller: str, until: int) -> str:
         caller = caller if _NUMBER.fullmatch(caller) else ""
-        mac = hmac.new(self.key, "\n".join((call, to, caller, str(until))).encode(), hashlib.sha256)
+        mac = hmac.new(self.key, _bytes("\n".join((call, to, caller, str(until)))), hashlib.sha256)
         return f"{until}.{mac.hexdigest()}"
 
     def _admitted(self, start: Mapping[str, Any]) -> Caller:
@@ -144,7 +144,7 @@ class Telephones:
         ticket = given.get("ticket", "")
         until = int(ticket.split(".")[0]) if re.fullmatch(r"[0-9]{1,12}\.[0-9a-f]{64}", ticket) else 0
         right = self._ticket(call, to, caller, until)
-        if not hmac.compare_digest(right.encode(), ticket.encode()) or until < self.clock():
+        if not hmac.compare_digest(right.encode(), _bytes(ticket)) or until < self.clock():
             raise Refused(Reason.PERMISSION_DENIED, "A stream came without a ticket that holds.")
         number = self.numbers.get(to)
         if number is None:
@@ -159,7 +159,12 @@ def signature(token: str, url: str, form: Mapping[str, str]) -> str:
     """Twilio's: HMAC-SHA1, in base64, of the address and the sorted parameters of the form
     (https://www.twilio.com/docs/usage/security#validating-requests)."""
     text = url + "".join(f"{name}{form[name]}" for name in sorted(form))
-    return base64.b64encode(hmac.new(token.encode(), text.encode(), hashlib.sha1).digest()).decode()
+    return base64.b64encode(hmac.new(token.encode(), _bytes(text), hashlib.sha1).digest()).decode()
+
+
+def _bytes(text: str) -> bytes:
+    """Of what a stranger sent, which may be no Unicode."""
+    return text.encode("utf-8", "replace")
 
 
 class _Stream:

@@ -49,7 +49,7 @@ def is_visitor(secret: bytes, cookie: str) -> bool:
     """Whether we made this visitor's cookie."""
     random, _, code = cookie.partition(".")
     made = _code(secret, b"cookie:", random)[:32]
-    return bool(random) and hmac.compare_digest(made.encode(), code.encode())
+    return bool(random) and hmac.compare_digest(made.encode(), _bytes(code))
 
 
 def visitor_name(secret: bytes, cookie: str) -> str:
@@ -70,7 +70,7 @@ def form_token(secret: bytes, cookie: str) -> str:
 
 def check_form(secret: bytes, cookie: str, token: str) -> None:
     """Raises Refused unless the form was made for the visitor with this cookie."""
-    if not cookie or not hmac.compare_digest(form_token(secret, cookie).encode(), token.encode()):
+    if not cookie or not hmac.compare_digest(form_token(secret, cookie).encode(), _bytes(token)):
         raise Refused(
             Reason.PERMISSION_DENIED,
             "This form was not made for you, or is from before you signed in.",
@@ -108,7 +108,12 @@ class Limit:
 
 
 def _code(secret: bytes, purpose: bytes, text: str) -> str:
-    return hmac.new(secret, purpose + text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(secret, purpose + _bytes(text), hashlib.sha256).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    """Of what a stranger sent, which may be no Unicode."""
+    return text.encode("utf-8", "replace")
 
 
 def _foreign() -> Refused:

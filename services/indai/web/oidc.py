@@ -219,13 +219,13 @@ class Oidc:
 
     def _opened(self, cookie: str) -> _Begun | None:
         text, _, code = cookie.partition(".")
-        if not hmac.compare_digest(self._code(text).encode(), code.encode()):
+        if not hmac.compare_digest(self._code(text).encode(), code.encode("utf-8", "replace")):
             return None
         state, nonce, verifier, until_ms = json.loads(base64.urlsafe_b64decode(text))
         return _Begun(state, nonce, verifier, until_ms) if until_ms > self._site.clock() else None
 
     def _code(self, text: str) -> str:
-        return hmac.new(self._secret, b"oidc:" + text.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, b"oidc:" + text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 def read_issuer(text: str, secret_of: Callable[[str], str]) -> Issuer:

@@ -219,7 +219,7 @@ def _no_session() -> NotFound:
 
 
 def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
 def _code_digest(code: str) -> bytes:

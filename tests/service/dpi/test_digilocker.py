@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from indai.dpi.digilocker import check_reference
+from indai.dpi.documents import PATH, Documents
 from indai.dpi.lockers import FLOW_MS, TRIES
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused, Unavailable
 
@@ -50,6 +52,22 @@ async def test_a_document_is_listed_pulled_and_read_over_its_link(room: Room, lo
     assert await room.get(link) == (200, "%PDF-1.7 marks of Asha")
     (consent,) = await room.desk.consents.of(OWNER, OWNER)
     assert (consent.purpose, consent.status, consent.uses) == (PURPOSE, "ACTIVE", 2)
+
+
+async def test_megabytes_are_sealed_and_opened_where_nobody_else_waits(room: Room) -> None:
+    threads: list[int] = []
+
+    def seal(body: bytes, _: str) -> bytes:
+        threads.append(threading.get_ident())
+        return body[::-1]
+
+    made = Documents(room.pool, seal, seal, b"k" * 32, lambda: NOW, link_minutes=1, keep_days=1)
+    consent = await room.desk.consents.add(OWNER, OWNER, "digilocker", PURPOSE, NOW + 60_000)
+    kept = await made.keep(OWNER, OWNER, consent.id, MARKS, "marks", "application/pdf", b"marks")
+    path, _ = made.link(OWNER, kept)
+    assert (await made.read(path.removeprefix(PATH))).body == b"marks"
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
 
 
 async def test_no_secret_is_in_a_row_a_log_or_a_file(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ async def running(
     *,
     transcribe: Transcribe | None = None,
     thinking_after_s: float = 60.0,
+    monotonic: Callable[[], float] = time.monotonic,
     timeout_s: float = 5.0,
 ) -> AsyncIterator[Room]:
     """The channels, until the end of the block."""
@@ -123,6 +125,7 @@ async def running(
         authority="ind.ai",
         url=lambda: room.url,
         transcribe=transcribe,
+        monotonic=monotonic,
         timeout_s=timeout_s,
         thinking_after_s=thinking_after_s,
     )

@@ -186,6 +186,15 @@ async def test_who_asked_hears_that_a_question_expired(shop: Shop) -> None:
     assert [told.code for _, told in shop.news] == ["EXPIRED"]
 
 
+async def test_a_visitor_whose_wish_expired_does_not_read_what_the_owner_was_asked(shop: Shop) -> None:
+    box = shop.open(tool("pay", effect=ACT))
+    visitor = replace(ALICE, person="web:1", door="public", verified=False, approvals=frozenset({"pay"}))
+    assert (await call(box, "pay", {"x": 1}, visitor)).code == "NEEDS_APPROVAL"
+    shop.bench.now_ms += LIFETIME_MS + 1
+    await shop.work()
+    assert [told.words for _, told in shop.news] == ["Nobody answered in time, so nothing has happened."]
+
+
 async def test_jobs_of_one_owner_are_hidden_from_another(shop: Shop) -> None:
     await call(shop.open(slow()), "report")
     assert len(await shop.rows()) == 1

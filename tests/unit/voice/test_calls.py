@@ -379,6 +379,8 @@ async def test_a_stream_without_a_ticket_for_its_call_is_closed() -> None:
             (good | {"to": "+911111111111"}, SID),
             (good, "CA" + "2" * 32),
             (good | {"ticket": "9999999." + "0" * 64}, SID),
+            (good | {"ticket": "\ud800"}, SID),
+            (good | {"from": "\ud800", "to": "\ud800"}, SID),
         ]
         for parameters, sid in forged:
             async with session.ws_connect(around.url + STREAM) as socket:

@@ -62,8 +62,10 @@ class Watch:
         room.watchers.add(changed)
         try:
             if room.looking is None:
-                await self._look(post, room)
+                # Before anything is waited for: whoever comes meanwhile begins no second one, which would
+                # look for ever.
                 room.looking = asyncio.create_task(self._keep_looking(post, room))
+                await self._look(post, room)
             while True:
                 yield room.waiting
                 await changed.wait()
