@@ -40,10 +40,9 @@ from indai.ledger.vault import Vault
 from indai.llm.openai_api import MAX_BODY as OPENAI_MAX_BODY
 from indai.llm.openai_api import openai_routes
 from indai.node import auth
-from indai.node.channels_role import ChannelsPlan, ChannelsRole, channels_role
 from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
-from indai.node.edge_role import EdgePlan, check_loopback, edge_role
+from indai.node.front_role import FrontPlan, front_role
 from indai.node.http_server import MAX_BODY, HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
@@ -55,9 +54,7 @@ from indai.node.secrets import Secrets
 from indai.node.server import RpcServer, TlsMode, a2a_credentials, owner_credentials, plaintext_refused
 from indai.node.service import Service
 from indai.node.settings import RunInfo, Settings
-from indai.node.tenant_role import tenant_services
-from indai.node.voice_role import VoicePlan, VoiceRole, voice_role
-from indai.node.web_role import WebPlan, place_at, web_role
+from indai.node.web_role import place_at
 from indai.policy.servicer import PolicyService
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
@@ -79,8 +76,7 @@ from indai.v1 import (
     policy_pb2_grpc,
     registry_pb2_grpc,
 )
-from indai.web.sessions import Session as SignedIn
-from indai.web.site import HOME, Place, Site
+from indai.web.site import HOME, Place
 
 if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
@@ -186,7 +182,6 @@ class _Process:
         self._routes: list[web.RouteDef] = []
         self._logs: list[Log] = []
         self._node: NodeRole | None = None
-        self._site: Site | None = None
         self.addresses: dict[str, str] = {}
         self.fenced = asyncio.Event()
 
@@ -320,79 +315,21 @@ class _Process:
         self._routes += witness_routes(witness)
 
     async def start_edge(self) -> None:
-        """A2A for the agents of this process's node, and for the conformance kit where it is asked for."""
-        if self._settings.conformance:
-            check_loopback(self._settings.bind("http"), self._settings.bind("a2a"))
-        role = await self._stack.enter_async_context(
-            edge_role(
-                EdgePlan(
-                    self._pool,
-                    self._keystore,
-                    self._places,
-                    await DatabaseClock.start(self._pool),
-                    self._node.desk if self._node else None,
-                    self._settings.conformance,
-                    parse_address(self._settings.bind("http")).is_loopback,
-                )
-            )
-        )
-        self._routes += role.routes
-        await self._serve("a2a", role.services)
-        if self._node is not None:
-            voice = await self._start_voice(self._node)
-            channels = await self._start_channels(self._node, voice)
-            desks = await self._stack.enter_async_context(
-                tenant_services(self._node.tenants, channels.service)
-            )
-            served = (*self._node.owner_services, *role.owner_services, channels.service, *desks)
-            await self._serve("owner", served)
-            self._routes += channels.routes
-            plan = WebPlan(
-                self._pool,
-                self._keystore,
-                self._settings.data,
-                await DatabaseClock.start(self._pool),
-                self._place,
-                self._local["owner"],
-                self._node.conversations.outbound,
-                self._node.desk.handles,
-                self._node.front,
-                self._logs,
-            )
-            pages = await self._stack.enter_async_context(web_role(plan))
-            self._site = pages.site
-            self._routes += (*pages.routes, *voice.routes)
-
-    async def _start_voice(self, node: NodeRole) -> VoiceRole:
-        """Microphones and telephones, likewise."""
-        plan = VoicePlan(
-            node.conversations.stub,
-            Secrets(self._settings.data, self._keystore, os.environ),
-            self._keystore,
-            self._settings.data,
-            lambda: self._place().url,
-            self._signed_in,
-        )
-        return await self._stack.enter_async_context(voice_role(plan))
-
-    async def _signed_in(self, request: web.Request) -> SignedIn | None:
-        return await self._site.whose(request) if self._site is not None else None
-
-    async def _start_channels(self, node: NodeRole, voice: VoiceRole) -> ChannelsRole:
-        """Messengers, in front of the conversations of this process's node."""
-        plan = ChannelsPlan(
+        """What owners and strangers meet, and the conformance kit where it is asked for."""
+        plan = FrontPlan(
+            self._settings,
             self._pool,
-            node.conversations.stub,
-            Secrets(self._settings.data, self._keystore, os.environ),
             self._keystore,
-            await DatabaseClock.start(self._pool),
-            self._settings.data,
-            self._settings.node_handle.partition("/")[0],
-            lambda: self._place().url,
-            node.operators,
-            voice.transcribe,
+            self._places,
+            self._place,
+            self._logs,
+            self._node,
         )
-        return await self._stack.enter_async_context(channels_role(plan))
+        role = await self._stack.enter_async_context(front_role(plan))
+        self._routes += role.routes
+        await self._serve("a2a", role.a2a)
+        if self._node is not None:
+            await self._serve("owner", role.owner)
 
     def _places(self) -> Places:
         url = self._settings.public_url or f"http://{self.addresses['http']}"

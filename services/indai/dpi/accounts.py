@@ -286,11 +286,15 @@ def _statements(exchange: Exchange, found: Sequence[dict[str, Any]]) -> list[Sta
 
 def _covered(statement: Statement, fi_types: Sequence[str], begin: int, end: int) -> Statement | None:
     """What of it the consent covers: a provider may send more."""
-    kind = statement.kind.replace("-", "_").upper()
-    if kind in FI_TYPES and kind not in fi_types:
+    if _letters(statement.kind) not in {_letters(each) for each in fi_types}:
         return None
     first, last = stamp(begin)[:10], stamp(end)[:10]
     return replace(statement, entries=tuple(each for each in statement.entries if first <= each.day <= last))
+
+
+def _letters(kind: str) -> str:
+    """A kind of information, however a provider writes it: `TERM_DEPOSIT`, `term-deposit`."""
+    return "".join(each for each in kind.upper() if each.isalnum()).rstrip("S")
 
 
 def _consent_detail(wish: Wish, detail: dict[str, Any], now_ms: int, fiu: str) -> dict[str, Any]:
