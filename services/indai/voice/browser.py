@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 PATH = "/voice/{handle:.+}"
 MOST_FRAME = 64 * 1024
 _ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,40}")
+LOOK_S = 5.0
+"""How often a session is looked up again while somebody speaks by it."""
 Visitor = Callable[[web.Request], Awaitable[pb.Identity]]
 """Who sits before the browser: the identity of their session on the web."""
+Still = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Browsers:
     plain: Plain
     visitor: Visitor
     lines: Lines
+    look_s: float = LOOK_S
 
     def routes(self) -> tuple[web.RouteDef, ...]:
         """The one route."""
@@ -84,7 +88,8 @@ class Browsers:
                     zone if _ZONE.fullmatch(zone) else "",
                 )
                 await line.tell("ready", rate=HEARING, languages=sorted(filter(self.speech.hears, SCRIPT_OF)))
-                await _listen(socket, Call(self.speech, self.conversations, self.plain, line, caller))
+                call = Call(self.speech, self.conversations, self.plain, line, caller)
+                await _listen(socket, call, self._still(request, identity))
         except (TimeoutError, ConnectionError):
             await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
         except InvalidInput as error:
@@ -93,8 +98,25 @@ class Browsers:
             )
         return socket
 
+    def _still(self, request: web.Request, identity: pb.Identity) -> Still:
+        """Whether the caller is who they were: a session may end while its microphone is open."""
+        loop = asyncio.get_running_loop()
+        looked = loop.time()
 
-async def _listen(socket: web.WebSocketResponse, call: Call) -> None:
+        async def still() -> bool:
+            nonlocal looked
+            if not identity.verified or loop.time() - looked < self.look_s:
+                return True
+            looked = loop.time()
+            try:
+                return await self.visitor(request) == identity
+            except IndaiError:  # who can't be looked up is not believed
+                return False
+
+        return still
+
+
+async def _listen(socket: web.WebSocketResponse, call: Call, still: Still) -> None:
     try:
         while True:
             try:
@@ -103,6 +125,9 @@ async def _listen(socket: web.WebSocketResponse, call: Call) -> None:
                 if call.busy:
                     continue
                 raise
+            if not await still():
+                await call.drop()
+                break
             if message.type is aiohttp.WSMsgType.BINARY:
                 await call.feed(message.data)
             elif message.type is aiohttp.WSMsgType.TEXT:

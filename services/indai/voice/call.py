@@ -135,6 +135,11 @@ class Call:
             with contextlib.suppress(grpc.aio.AioRpcError, IndaiError):
                 await self.conversations.StopTurn(request, timeout=5)
 
+    async def drop(self) -> None:
+        """Stop; nothing that was said and not yet answered is answered."""
+        self._ears = Endpointer()
+        await self.interrupt()
+
     def _answer(self, audio: Audio) -> None:
         if audio.seconds < _SHORTEST_S:
             return

@@ -211,6 +211,27 @@ async def test_a_browser_speaks_and_is_spoken_to() -> None:
     assert booth.talk.messages[0].handle == "ind.ai/alice"
 
 
+async def test_who_was_signed_out_is_not_heard_any_more() -> None:
+    booth, owner = Booth(ears=Ears(deque(["approve it"]))), pb.Identity(value="ind.ai/alice", verified=True)
+    here = [owner, VISITOR]
+
+    async def whose(_: web.Request) -> pb.Identity:
+        return here.pop(0)
+
+    made = Browsers(booth.ears, booth.talk.stub(), spoken, whose, Lines(), look_s=0)
+    async with (
+        served(made.routes()) as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{url}/voice/ind.ai/alice") as socket,
+    ):
+        await socket.send_json({"type": "start", "language": "en"})
+        assert (await socket.receive_json())["type"] == "ready"
+        await socket.send_bytes(utterance()[:64_000])
+        assert (await socket.receive_json())["type"] == "clear"
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+    assert (here, booth.talk.messages) == ([], [])
+
+
 _FIRST = [
     "no json",
     "[1]",
