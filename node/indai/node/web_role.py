@@ -95,7 +95,7 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
         if issuer is not None:
             routes += Oidc(site, sign_in, accounts, issuer, secret, http).routes()
         # The public pages take every name that is left.
-        routes += Room(site, plan.front, secret).routes()
+        routes += Room(site, plan.front, secret, accounts).routes()
         yield WebRole(site, tuple(routes))
 
 

@@ -19,8 +19,10 @@ from indai.page.names import PATH, address_of, handle_at, nobody
 from indai.page.rendering import html
 from indai.page.streaming import stream
 from indai.page.visitors import Pace, identity
+from indai.page.widget import Widget
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Unavailable
 from indai.v1 import conversation_pb2 as pb
+from indai.web.accounts import Accounts
 from indai.web.site import Site
 from indai.web.visit import Visit
 
@@ -41,18 +43,20 @@ _INTENTS: Final = ("meet", "ask", "share", "request", "pay", "book")
 class Room:
     """Pages and acts of everybody's public pages."""
 
-    def __init__(self, site: Site, front: Front, secret: bytes) -> None:
+    def __init__(self, site: Site, front: Front, secret: bytes, accounts: Accounts) -> None:
         """`secret` makes the addresses of meetings."""
         self.site, self.authority = site, front.authority
         self._front, self._talks = front, front.conversations
         self._pace = Pace()
         self._meetings = MeetingDesk(self, front.meetings, secret)
+        self._widget = Widget(self, accounts)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it; the last of all, since it takes every name that nothing else has."""
         site = self.site
         return (
             *self._meetings.routes(),
+            *self._widget.routes(),
             site.post(f"{PATH}/-/say", self.say),
             site.post(f"{PATH}/-/stop", self.stop),
             site.post(f"{PATH}/-/link", self.link),
@@ -76,13 +80,16 @@ class Room:
             return visit.go(home)
         return await self.shown(visit, handle)
 
-    async def shown(self, visit: Visit, handle: str, **more: Any) -> web.Response:
-        """The page of a handle, with what an act had to say."""
+    async def shown(
+        self, visit: Visit, handle: str, template: str = "page/page.html", *, known: bool = True, **more: Any
+    ) -> web.Response:
+        """The page of a handle, with what an act had to say. `known`: what was said before is shown."""
         profile = await self._profile(visit, handle)
         said, proof, paused = await asyncio.gather(
-            self.history(visit, handle), self._proof(handle), self._front.paused(handle)
+            self.history(visit, handle, known=known), self._proof(handle), self._front.paused(handle)
         )
-        known: dict[str, Any] = {
+        mine = visit.session is not None and visit.session.scope == handle
+        values: dict[str, Any] = {
             "handle": handle,
             "home": address_of(handle, self.authority),
             "profile": profile,
@@ -91,7 +98,9 @@ class Room:
             "open_turn": said[-1].turn_id if said and not said[-1].outgoing else "",
             "proof": proof,
             "paused": paused,
-            "mine": visit.session is not None and visit.session.scope == handle,
+            "mine": mine,
+            "sites": await self._widget.sites(handle) if mine else (),
+            "address": self.site.place().url,
             "html": html,
             "autonym": autonym,
             "message_id": secrets.token_hex(12),
@@ -102,7 +111,7 @@ class Room:
             "days": DAYS,
             "parts": PARTS,
         }
-        return visit.page("page/page.html", **known | more)
+        return visit.page(template, **values | more)
 
     async def say(self, visit: Visit) -> web.StreamResponse:
         """A message: its answer as a stream for our script, else the page again."""
@@ -154,8 +163,10 @@ class Room:
         made = await self._talks.CreateLinkCode(pb.CreateLinkCodeRequest(identity=who))
         return await self.shown(visit, self.handle(visit), link_code=made.code)
 
-    async def history(self, visit: Visit, handle: str) -> list[pb.SessionMessage]:
+    async def history(self, visit: Visit, handle: str, *, known: bool) -> list[pb.SessionMessage]:
         """What was said between this visitor and the handle's agent, oldest first."""
+        if not known:
+            return []
         who = identity(visit)
         try:
             listed = pb.ListSessionsRequest(page_size=1, person=who, handle=handle)

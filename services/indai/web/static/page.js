@@ -26,7 +26,7 @@
     item.append(said); talk.append(item);
     return said;
   };
-  const below = () => { talk.scrollTop = talk.scrollHeight; };
+  const below = () => { talk.parentElement.scrollTop = talk.parentElement.scrollHeight; };
 
   // Server-sent events out of a response; gives each to `told`, and the number of the last one.
   async function* events(answer) {
