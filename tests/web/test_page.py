@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 from indai.v1 import owner_pb2
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Browser, Route, ViewportSize, expect
 
 from tests.service.page.test_meeting import STRANGERS, _titles
 from tests.service.page.test_page import CORPUS
@@ -23,7 +23,7 @@ async def _write(window: object, text: str) -> None:
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=("phone", "desktop"))
 async def test_a_newcomer_chats_and_books_a_meeting(
-    chromium: Browser, desks: Desks, size: dict[str, int]
+    chromium: Browser, desks: Desks, size: ViewportSize
 ) -> None:
     rules = BOBS + STRANGERS.format(way="allow")
     await desks.bob.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml=rules))
