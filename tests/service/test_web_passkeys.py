@@ -179,4 +179,6 @@ async def test_a_code_goes_to_the_owners_own_messenger_and_nowhere_else(database
     async with database.pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT set_config('indai.owners', 'ind.ai/bob', true)")
         rows = await connection.fetch("SELECT channel FROM runtime.outbound")
+        said = await connection.fetchval("SELECT count(*) FROM runtime.messages")
     assert [row["channel"] for row in rows] == ["telegram"]
+    assert said == 0  # neither a model nor memory reads it

@@ -38,6 +38,7 @@ class CodeDelivery:
             f"sign-in {secrets.token_hex(8)}",
             conversation_pb2.Reply(text=text),
             expires_at_ms=now_ms + CODE_LIFE_MS,
+            said=False,  # a code is for its owner's eyes, and for no model or memory
         )
         await self._outbound.put(handle, session, notice)
 

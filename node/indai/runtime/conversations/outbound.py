@@ -50,13 +50,15 @@ _WAITING = """
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell in a session. `key` names it there; `by`: the human who writes it."""
+    """Something to tell in a session. `key` names it there; `by`: the human who writes it; `said`: it becomes
+    part of the conversation, which models and memory read."""
 
     key: str
     reply: pb.Reply
     template: str = ""
     expires_at_ms: int = 0
     by: str = ""
+    said: bool = True
 
 
 class Outbound:
@@ -80,7 +82,8 @@ class Outbound:
         owner = await connection.fetchval(_PUT, made, session, raw, notice.template, notice.key, expires_ms)
         if owner is None:
             return None
-        await connection.execute(_MESSAGE, made, session, notice.by, notice.reply.text, raw, notice.key)
+        if notice.said:
+            await connection.execute(_MESSAGE, made, session, notice.by, notice.reply.text, raw, notice.key)
         return made
 
     def poke(self) -> None:
