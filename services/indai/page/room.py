@@ -36,6 +36,9 @@ _PAGE: Final = 500
 _PAGES: Final = 4
 _ID: Final = re.compile(r"[A-Za-z0-9-]{8,64}")
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+/-]{1,60}")
+_PAGE_TEMPLATE: Final = "page/page.html"
+_MICROPHONE: Final = "camera=(), geolocation=(), microphone=(self), payment=(), usb=()"
+"""Who speaks with an agent does it here; the site's other pages open no microphone."""
 _STREAM: Final = "text/event-stream"
 _INTENTS: Final = ("meet", "ask", "share", "request", "pay", "book")
 
@@ -81,7 +84,7 @@ class Room:
         return await self.shown(visit, handle)
 
     async def shown(
-        self, visit: Visit, handle: str, template: str = "page/page.html", *, known: bool = True, **more: Any
+        self, visit: Visit, handle: str, template: str = _PAGE_TEMPLATE, *, known: bool = True, **more: Any
     ) -> web.Response:
         """The page of a handle, with what an act had to say. `known`: what was said before is shown."""
         profile = await self._profile(visit, handle)
@@ -111,7 +114,10 @@ class Room:
             "days": DAYS,
             "parts": PARTS,
         }
-        return visit.page(template, **values | more)
+        answer = visit.page(template, **values | more)
+        if template == _PAGE_TEMPLATE:
+            answer.headers["Permissions-Policy"] = _MICROPHONE
+        return answer
 
     async def say(self, visit: Visit) -> web.StreamResponse:
         """A message: its answer as a stream for our script, else the page again."""
