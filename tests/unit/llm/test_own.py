@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from indai.llm.local.own import about_oneself
+from indai.llm.local.own import abilities_asked, about_oneself
+from indai.llm.local.provider import answer
+from indai.llm.values import Message, ModelRequest, Role, Tool
 
 KNOWN = {
     "What's on my calendar this week?": ("agenda", {"when": "this week"}),
@@ -45,3 +47,29 @@ def test_a_question_about_ones_own_day_or_memory_is_understood(text: str) -> Non
 @pytest.mark.parametrize("text", OTHERS)
 def test_what_concerns_others_is_none_of_these(text: str) -> None:
     assert about_oneself(text) is None
+
+
+def asked(text: str, *tools: str) -> tuple[str, tuple[str, ...]]:
+    """The words, and the names of the tools that are called."""
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    offered = tuple(Tool(name, "", schema) for name in tools)
+    words, calls = answer(ModelRequest("local", (Message(Role.USER, text),), tools=offered))
+    return words, tuple(call.name for call in calls)
+
+
+@pytest.mark.parametrize("text", ["What can you do?", "help", "aap kya kar sakte ho", "आप क्या कर सकते हैं?"])
+def test_what_an_agent_can_do_is_said_by_its_tools(text: str) -> None:
+    assert abilities_asked(text)
+    words, calls = asked(text, "meet", "book")
+    assert words != asked(text)[0]
+    assert calls == ()
+
+
+def test_a_question_is_looked_up_where_nothing_else_answers() -> None:
+    assert asked("when are you open on Fridays?", "search-kb")[1] == ("search-kb",)
+    assert asked("nice weather today", "search-kb")[1] == ()
+
+
+def test_without_a_memory_a_question_about_oneself_gets_words_and_no_fault() -> None:
+    assert asked("what do I like?")[1] == ()
+    assert asked("what do I like?", "recall")[1] == ("recall",)

@@ -54,6 +54,11 @@ _RECALL: Final = re.compile(
     r"|^(?:mujhe|mera|meri|mere)\b.*\b(?:kya|kab|kahan|kaun)\b|\b(?:tumhe|aapko|kya) yaad hai\b"
     r"|^(?:मुझे|मेरा|मेरी|मेरे).*(?:क्या|कब|कहाँ|कौन)|याद है"
 )
+_ABLE: Final = re.compile(
+    r"\bwhat (?:can|do) you (?:do|help)\b|\bhow can you help\b|^help\W*$|\bwhat are you for\b"
+    r"|\bwho do you work for\b|\bwhat do you show\b"
+    r"|\bkya kar sakt[ei]\b|क्या कर सकत[ेी]"
+)
 _FORGET: Final = (
     re.compile(
         r"^(?:please |plz )?(?:forget|erase)(?: everything| what i said| that)?(?: about)?"
@@ -62,6 +67,11 @@ _FORGET: Final = (
     re.compile(r"^(?P<text>.+?)(?: ke baare mein| ko| wali baat)? bhool ja(?:o|na|iye)$"),
     re.compile(r"^(?P<text>.+?)(?: के बारे में| को| वाली बात)? भूल जा(?:ओ|ना|इए)$"),
 )
+
+
+def abilities_asked(text: str) -> bool:
+    """Whether somebody asks what this agent is for."""
+    return _ABLE.search(unicodedata.normalize("NFC", text[:200]).casefold()) is not None
 
 
 def about_oneself(text: str) -> Understood | None:

@@ -15,6 +15,8 @@ from typing import Any
 
 from indai.llm.values import ToolResult
 
+DEEDS = ("meet", "move", "cancel", "ask", "share", "pay", "book")
+"""Intents that are said as something to do."""
 _MOST = 6
 _STATES = {
     **dict.fromkeys(("agreed", "accepted", "committed", "confirmed"), "agreed"),
@@ -51,6 +53,14 @@ def reply(intent: str, language: str = "en", slots: Mapping[str, str | int] | No
     said = [_slot(name, slots[name], phrases) for name in ("person", *_ABOUT) if slots and slots.get(name)]
     about = f" ({', '.join(said)})" if said else ""
     return phrases["no_tool"].format(deed=phrases[f"deed.{intent}"], about=about)
+
+
+def able(deeds: Sequence[str], language: str = "en") -> str:
+    """What this agent is for, by the tools that it has."""
+    phrases = _phrases(language)
+    if not deeds:
+        return phrases["able.nothing"]
+    return phrases["able"].format(deeds=", ".join(phrases[f"deed.{each}"] for each in deeds))
 
 
 def ask_for(missing: Sequence[str], language: str = "en", intent: str = "meet") -> str:

@@ -15,8 +15,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from indai.llm.local.own import about_oneself
-from indai.llm.local.phrasing import ask_for, reply, tell
+from indai.llm.local.own import abilities_asked, about_oneself
+from indai.llm.local.phrasing import DEEDS, able, ask_for, reply, tell
 from indai.llm.local.resuming import choice, resumed
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.local.words import language
@@ -55,6 +55,7 @@ TOOLS: Final = {
     "waiting": ("threads",),
     "remember": ("remember",),
     "recall": ("recall",),
+    "look_up": ("search_kb",),
     "forget": ("forget",),
 }
 PROPERTIES: Final = {
@@ -123,7 +124,9 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     spoken = language(last_words(request.messages))
     if last.role is Role.TOOL:
         return tell(last.tool_results, spoken), ()
-    understood = _understood(request.messages)
+    if abilities_asked(last.text):
+        return able([each for each in DEEDS if _tool(request.tools, each)], spoken), ()
+    understood = _understood(request)
     if understood is None:
         return reply("", spoken), ()
     tool = _tool(request.tools, understood.intent)
@@ -132,15 +135,22 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     return _call(tool, understood, request.messages, spoken)
 
 
-def _understood(messages: Sequence[Message]) -> Understood | None:
-    """The last message, as the answer to a question of ours if it is no request of another kind."""
-    said = messages[-1].text
+def _understood(request: ModelRequest) -> Understood | None:
+    """The last message, as the answer to a question of ours if it is no request of another kind. A question
+    for which there is no tool is looked up, where there is one for that."""
+    messages, said = request.messages, request.messages[-1].text
     if chosen := choice(messages):
         return chosen
-    found, before = about_oneself(said) or understand(said), resumed(messages)
-    if before is None or (found is not None and found.intent in TOOLS and found.intent != before.intent):
-        return found
-    return replace(before, slots={**before.slots, **(found.slots if found else {})})
+    own = about_oneself(said)
+    if own is not None and _tool(request.tools, own.intent) is None:
+        own = None
+    found, before = own or understand(said), resumed(messages)
+    if before is not None and (found is None or found.intent not in TOOLS or found.intent == before.intent):
+        return replace(before, slots={**before.slots, **(found.slots if found else {})})
+    helpless = found is None or (found.intent in TOOLS and _tool(request.tools, found.intent) is None)
+    if helpless and said.rstrip().endswith("?") and _tool(request.tools, "look_up"):
+        return Understood("look_up", {"query": said[:1_000]})
+    return found
 
 
 def _call(
