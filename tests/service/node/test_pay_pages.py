@@ -30,7 +30,7 @@ async def provider() -> AsyncIterator[Provider]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(pair: Pair, provider: Provider) -> Trader:
-    made = Trader(await pair.b.agent("ind.ai/pages", SELLERS), pair.b)
+    made = Trader(await pair.b.agent("ind.ai/paperwork", SELLERS), pair.b)
     Secrets(pair.b.data, open_keystore(pair.b.data, {}), {}).set("key", KEY)
     await made.is_paid_at(provider_url=provider.url, provider_key_ref="vault:key")
     return made
