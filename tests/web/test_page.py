@@ -62,7 +62,7 @@ async def test_a_broken_stream_goes_on_and_nothing_that_is_written_runs(
         await page.route("**/-/say", cut)
         await window.open("/bob")
         await _write(window, "What can you do?")
-        await expect(page.locator(".theirs .said").last).to_contain_text("meeting")
+        await expect(page.locator(".theirs .said").last).to_contain_text("questions")
         assert again[0]["last-event-id"] == "2"
         await page.unroute("**/-/say")
         for number, text in enumerate(CORPUS[:3], 2):
@@ -105,7 +105,7 @@ async def test_the_chat_stands_in_a_site_that_the_owner_named_and_in_no_other(
             frame = page.frame_locator("iframe")
             await frame.get_by_label("Your message").fill("What can you do?")
             await frame.get_by_role("button", name="Send", exact=True).click()
-            await expect(frame.locator(".theirs .said").last).to_contain_text("meeting")
+            await expect(frame.locator(".theirs .said").last).to_contain_text("questions")
             await window.picture("page-widget")
             assert window.errors == []
             await page.goto(address.replace("127.0.0.1", "localhost"))
