@@ -158,7 +158,9 @@ class Node:
         # A second key, which the node does not hold: with it a test signs as this agent.
         other = self.world.insider[handle] = SigningKey.generate()
         publics = (made.agent_key.public_key, other.public_key)
-        keys = [new_agent_key(public, now_ms(), limits=limits) for public in publics]
+        # At one moment: others take the newest key for the one that is held, the first of equals.
+        at_ms = now_ms()
+        keys = [new_agent_key(public, at_ms, limits=limits) for public in publics]
         operation = claim(
             handle,
             self.world.policy.origin,
