@@ -273,6 +273,24 @@ async def decline(payee: Trader) -> None:
     await payee.owner.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=False))
 
 
+@pytest.mark.rule("REG-37")
+async def test_a_sub_agents_payment_that_falls_through_is_no_longer_counted_above(street: Street) -> None:
+    """The hold goes in a batch of the sub-agent's alone; what was counted above goes with it."""
+    top, shop = await street.customer(), street.shop
+    careful = Trader(await street.pair.b.agent(f"ind.ai/p{uuid.uuid4().hex[:8]}", CAREFUL), street.pair.b)
+    await careful.is_paid_at()
+    work = await sub_agent(street, top, "work", 100_000)
+    offered = await work.rests(await work.pays(careful.handle, 80_000))
+    assert offered.state == owner_pb2.THREAD_STATE_ON_HOLD
+    meanwhile = await shop.rests(await shop.asks_money(work.handle, 30_000))
+    assert (meanwhile.state, meanwhile.reason) == (REJECTED, "PERMISSION_DENIED")
+    await decline(careful)
+    await until(work.owner, offered.thread_id, lambda each: each.state not in OPEN)
+    again = await shop.rests(await shop.asks_money(work.handle, 100_000))
+    assert again.state == COMMITTED
+    assert (await shop.rests(await shop.asks_money(work.handle, 100))).state == REJECTED
+
+
 @pytest.mark.parametrize("how", ["reject", "withdraw", "void", "lapse", "expire"])
 async def test_money_of_a_payment_that_falls_through_may_be_spent_again(
     street: Street, jump: Jump, how: str
