@@ -9,7 +9,9 @@ python -m bench.commitments --quick           seconds: shows that it runs, and m
 - *proofs*: receipts made by the service from the stored tiles, one caller.
 - *size*: of all tables with their indexes, for each million entries.
 - *sustained*: appends for so long, with the memory of this process at each tenth.
-- *start*: taking over and signing the whole log, cold, with all that was appended.
+- *start*: taking over and signing a log of millions of leaves, cold: first with all of them under no head,
+  then with all of them under one. The database itself makes leaves and their names, in the real form, without
+  contents: a start does not read those.
 - *audit*: two nodes' exports of real deals, by one process and by all cores.
 """
 
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +62,25 @@ class Plan:
     proofs: int
     deals: int
     sustained_s: float
+    leaves: int  # of the log that is started with, beside those that were appended
 
 
-FULL = Plan((1, 16, 64, 256, 1024), 4096, 4, 500, 5_000, 60.0)
-QUICK = Plan((1, 16), 64, 1, 10, 20, 0.5)
+FULL = Plan((1, 16, 64, 256, 1024), 4096, 4, 500, 5_000, 60.0, 2_000_000)
+QUICK = Plan((1, 16), 64, 1, 10, 20, 0.5, 5_000)
+
+# A leaf is version, kind, time and a hash; here the hash is of the leaf's place, which nothing opens.
+_FILL = """
+    WITH numbered AS (
+      SELECT i, sha256(int8send(i)) AS hash FROM generate_series($2::bigint, $3::bigint - 1) AS i
+    ), leaves AS (
+      INSERT INTO tlog.leaf (log, idx, leaf, time)
+      SELECT $1, i, '\\x0101'::bytea || int8send($4::bigint) || hash,
+        timestamptz 'epoch' + $4 * interval '1 ms'
+      FROM numbered
+    )
+    INSERT INTO tlog.entry (log, owner, mid, kind, idx)
+    SELECT $1, 'ind.ai/owner-0', hash, 1, i FROM numbered
+"""
 
 
 async def measure(plan: Plan, base: Path) -> dict[str, Any]:
@@ -78,6 +95,7 @@ async def measure(plan: Plan, base: Path) -> dict[str, Any]:
         found["size"] = await _size(connection)
         found["proofs"] = await _proofs(pool, signer, plan.proofs)
         found["sustained"] = await _sustained(pool, plan.sustained_s)
+        await _fill(connection, plan.leaves)
         found["start"] = await _start(pool, base / "heads")
         await connection.close()
     found["audit"] = await asyncio.to_thread(_audit, base / "exports", plan.deals)
@@ -131,8 +149,18 @@ def _together(loads: list[Load]) -> Load:
     return Load(loads[0].concurrency, every, sum(load.seconds for load in loads))
 
 
+async def _fill(connection: asyncpg.Connection, leaves: int) -> None:
+    """Make the log so much longer, as the tables' owner."""
+    size = await connection.fetchval("SELECT size FROM tlog.head WHERE log = $1", LOG)
+    await connection.execute("SET indai.owners = 'ind.ai/owner-0'")
+    for start in range(size, size + leaves, 100_000):
+        end = min(start + 100_000, size + leaves)
+        await connection.execute(_FILL, LOG, start, end, _now_ms())
+        await connection.execute("UPDATE tlog.head SET size = $2 WHERE log = $1", LOG, end)
+
+
 async def _start(pool: asyncpg.Pool, heads: Path) -> dict[str, Any]:
-    """First with all that was appended unsigned, as after a crash; then with all of it under a head."""
+    """First with all that was added under no head, as after a crash or an import; then with all under one."""
     size = await pool.fetchval("SELECT size FROM tlog.head WHERE log = $1", LOG)
     signed = await pool.fetchval("SELECT max(size) FROM tlog.checkpoint WHERE log = $1", LOG)
     took = []
@@ -266,7 +294,7 @@ def main() -> None:
     arguments = parser.parse_args()
     plan = QUICK if arguments.quick else FULL
     if arguments.sustained:
-        plan = Plan(plan.at_once, plan.entries, plan.rounds, plan.proofs, plan.deals, arguments.sustained)
+        plan = replace(plan, sustained_s=arguments.sustained)
     base = Path(tempfile.mkdtemp(prefix="indai-bench-"))
     base.chmod(0o711)  # Postgres' own account passes through
     try:

@@ -23,6 +23,7 @@ from indai.protocol.merkle import (
 )
 from indai.protocol.tiles import Tile, decode_entries, decode_hashes, tiles_of
 from indai.storage.pool import transaction
+from indai.tlog import hasher
 from indai.tlog.append import Entry, Writer, append, take_over
 from indai.tlog.headfile import HeadFile
 from indai.tlog.reader import LogReader
@@ -114,6 +115,45 @@ async def test_a_new_signer_goes_on_without_hashing_again(
     hashes = await grow(database, writer, 703)
     signer = await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
     assert opened(await signer.publish())[0].root == root(hashes)
+
+
+async def test_what_is_far_behind_is_hashed_in_long_steps_and_a_step_that_was_cut_off_goes_on(
+    database: Database, writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hasher, "_STEP", 16)
+    monkeypatch.setattr(hasher, "_LONG_STEP", 300)
+    hashes = await grow(database, writer, 700)
+    epoch = await hasher.take_over_signing(database.pool, LOG)
+    await hasher.Hasher(database.pool, LOG, epoch)._step(300)
+    assert await LogReader(database.pool, LOG).size() == 300
+    signer = await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
+    assert opened(await signer.publish())[0] == Checkpoint(LOG, 700, root(hashes))
+
+
+# What damage behind the functions looks like to a start, which reads the right edge and nothing else.
+DAMAGED = {
+    "UPDATE tlog.tile SET hashes = set_byte(hashes, 3, 7) WHERE idx = 2": "another history of the 600 leaves",
+    "UPDATE tlog.tile SET hashes = substr(hashes, 1, 64) WHERE level = 0 AND idx = 2": "level 0 index 2",
+    "DELETE FROM tlog.tile WHERE level = 1": "level 1 index 0",
+    "DELETE FROM tlog.leaf WHERE idx = 601": "a leaf after leaf 599",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+async def test_a_start_signs_nothing_on_a_damaged_edge(
+    database: Database, writer: Writer, tmp_path: Path, damage: str
+) -> None:
+    await grow(database, writer, 600)
+    await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
+    await grow(database, writer, 603)
+    admin = await asyncpg.connect(database.admin_dsn)
+    triggers = "; ".join(f"ALTER TABLE tlog.{name} DISABLE TRIGGER USER" for name in ("tile", "leaf"))
+    await admin.execute(f"{triggers}; {damage}")
+    await admin.close()
+    with pytest.raises(IndaiError, match=DAMAGED[damage]) as caught:
+        await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
+    assert caught.value.reason is Reason.LOG_ROLLED_BACK
+    assert opened(await LogReader(database.pool, LOG).checkpoint())[0].size == 600
 
 
 async def test_an_idle_log_stays_fresh(database: Database, writer: Writer, tmp_path: Path) -> None:

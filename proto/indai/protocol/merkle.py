@@ -67,10 +67,12 @@ class CompactRange:
 
 def root(leaf_hashes: Sequence[bytes]) -> bytes:
     """The root over leaf hashes."""
-    tree = CompactRange()
-    for hashed in leaf_hashes:
-        tree.append(hashed)
-    return tree.root()
+    row = list(leaf_hashes)
+    while len(row) > 1:
+        above = [node_hash(left, right) for left, right in zip(row[::2], row[1::2], strict=False)]
+        # A last one without a neighbour goes up as it is: the split of RFC 9162 leaves it alone on the right.
+        row = above + row[-1:] if len(row) % 2 else above
+    return row[0] if row else EMPTY_ROOT
 
 
 def inclusion_proof(leaf_hashes: Sequence[bytes], index: int) -> list[bytes]:

@@ -46,9 +46,9 @@ class Frontier:
         """Add leaves (their bytes, not hashes); returns every tile that grew, the full ones once, in any
         order."""
         grown: dict[tuple[int, int], GrownTile] = {}
-        for leaf in leaves:
-            self._push(0, leaf_hash(leaf), grown)
-            self.size += 1
+        hashes = [leaf_hash(leaf) for leaf in leaves]
+        self._push(0, hashes, grown)
+        self.size += len(hashes)
         for level, index, _ in self.partial_tiles(self.size):
             grown[level, index] = GrownTile(level, index, tuple(self._partial[level]))
         return list(grown.values())
@@ -58,12 +58,17 @@ class Frontier:
         # Every perfect subtree that a root is made of lies in an unfinished tile.
         return root_from(tile_reader(lambda level, _: self._partial[level]), self.size)
 
-    def _push(self, level: int, hashed: bytes, grown: dict[tuple[int, int], GrownTile]) -> None:
-        tile = self._partial.setdefault(level, [])
-        tile.append(hashed)
-        if len(tile) == TILE_WIDTH:
-            # self.size still lacks the leaf being added, so this is the index of the tile it just filled.
-            index = self.size >> (level + 1) * TILE_HEIGHT
+    def _push(self, level: int, hashes: list[bytes], grown: dict[tuple[int, int], GrownTile]) -> None:
+        """Add hashes to a level, a tile at a time."""
+        # self.size still lacks what is being added, so this is the index of the level's unfinished tile.
+        index = self.size >> (level + 1) * TILE_HEIGHT
+        row = self._partial.get(level, []) + hashes
+        above = []
+        while len(row) >= TILE_WIDTH:
+            tile, row = row[:TILE_WIDTH], row[TILE_WIDTH:]
             grown[level, index] = GrownTile(level, index, tuple(tile))
-            self._partial[level] = []
-            self._push(level + 1, root(tile), grown)
+            above.append(root(tile))
+            index += 1
+        self._partial[level] = row
+        if above:
+            self._push(level + 1, above, grown)
