@@ -35,6 +35,7 @@ class Provider:
     times: list[float] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     stays_down: Fault | None = None
+    down_for: str = ""  # only requests with this in their path find it down
     files: dict[str, bytes] = field(default_factory=dict)
     address: str = ""
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -80,7 +81,7 @@ class Provider:
             return web.json_response({"ok": True, "success": True})
         self.times.append(asyncio.get_running_loop().time())
         await self._note(self.tried, body)
-        fault = self.faults.pop(0) if self.faults else self.stays_down
+        fault = self.faults.pop(0) if self.faults else self.stays_down if self.down_for in path else None
         if fault is not None:
             if fault.hang:
                 await asyncio.Event().wait()

@@ -16,7 +16,7 @@ from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Re
 from indai.v1 import channels_pb2 as pb
 from indai.v1 import conversation_pb2 as talk_pb
 
-from tests.service.edge.provider import Fault
+from tests.service.edge.provider import Fault, words
 from tests.service.edge.rooms import Room, running
 from tests.service.edge.test_in import ONE, WORDS, text
 from tests.unit.edge.accounts import NOW_S
@@ -27,10 +27,10 @@ OGG = b"OggS" + b"\x00" * 60
 META_DOWN = Fault(503, {"error": {"code": 131016}})
 
 
-def now_text(number: int, body: str) -> dict[str, Any]:
+def now_text(number: int, body: str, sender: str = "919876543210") -> dict[str, Any]:
     """A message that was sent now, so that the window is open."""
     stamp = str(int(datetime.now(UTC).timestamp()))
-    return wa(wa_message("text", {"body": body}, f"wamid.{number}", timestamp=stamp))
+    return wa(wa_message("text", {"body": body}, f"wamid.{number}", timestamp=stamp, **{"from": sender}))
 
 
 async def letters(room: Room, name: str = "wa") -> list[pb.DeadLetter]:
@@ -57,6 +57,38 @@ async def test_a_provider_that_is_down_loses_nothing_and_holds_up_no_other(room:
     assert ours == [f"You said: {number}" for number in range(3)]
     await room.until("SELECT count(*) FROM edge.outbox WHERE state = 'waiting'", 0)
     assert (await room.status("wa")).channel.trouble == ""
+
+
+async def test_an_hour_without_a_provider_loses_nothing_and_is_tried_once_a_minute_at_most(
+    still: Room,
+) -> None:
+    """Somebody writes every five minutes of a clock that moves when it is told to; one word is tried then."""
+    now, people = 0.0, ("919876543210", "919876543211", "919876543212")
+    async with running(still, monotonic=lambda: now) as room:
+        await room.add("whatsapp-cloud")
+        await room.add("telegram")
+        room.provider.stays_down, room.provider.down_for = META_DOWN, "/messages"
+        for number in range(12):
+            await room.deliver("whatsapp-cloud", now_text(number, str(number), people[number % 3]))
+            await room.provider.until_tried(number + 1)
+            await room.until("SELECT count(*) FROM edge.outbox WHERE state = 'waiting'", number + 1)
+            assert len(room.provider.tried) == number + 1
+            now += 300
+        status = await room.status("wa")
+        assert (status.channel.trouble, status.waiting) == ("whatsapp-131016", 12)
+        await room.deliver("telegram", ONE["telegram"])
+        assert len(await room.provider.until(1)) == 1  # nobody else waits
+        room.provider.stays_down = None
+        for said in (8, 13):  # the clock stands still between, and with it what the account may send at once
+            now += 300
+            await room.provider.until(said)
+        await room.until("SELECT count(*) FROM edge.outbox WHERE state = 'waiting'", 0)
+        heard = [words(each) for each in room.provider.sent[1:]]
+    assert sorted(heard) == sorted(f"You said: {number}" for number in range(12))
+    for first in range(3):
+        theirs = [f"You said: {number}" for number in range(first, 12, 3)]
+        assert [each for each in heard if each in theirs] == theirs
+    assert await letters(room) == []
 
 
 @pytest.mark.parametrize(
