@@ -244,7 +244,10 @@ async def test_what_an_agent_says_of_its_own_accord_goes_out_once(room: Room) ->
         room.talk.outbound.put_nowait(message)
     await room.provider.until(2)
     assert room.provider.texts()[1:] == ["Bob has *agreed*."]
-    assert {await acknowledged(room), await acknowledged(room)} == {(1, "wamid.out2"), (2, "no-such-channel")}
+    seen = {await acknowledged(room), await acknowledged(room)}
+    while len(seen) < 2 or (1, "") in seen:  # the one that came twice may be acknowledged twice
+        seen = (seen | {await acknowledged(room)}) - {(1, "")}
+    assert seen == {(1, "wamid.out2"), (2, "no-such-channel")}
     # It comes again after a lost acknowledgement: it is only acknowledged.
     room.talk.outbound.put_nowait(outbound(1))
     assert (await acknowledged(room))[0] == 1
