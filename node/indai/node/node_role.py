@@ -294,6 +294,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             ToolsPlan(
                 plan.pool,
                 plan.data,
+                plan.keystore,
                 of_owners,
                 near.registry,
                 near.memory,

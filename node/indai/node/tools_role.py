@@ -13,6 +13,7 @@ from indai.memory.translit import romanise
 from indai.node import auth
 from indai.node.auth import Authenticate, Caller
 from indai.node.inprocess import local_channel
+from indai.node.keystore import KeyStore
 from indai.node.kinds.money import spoken
 from indai.node.record_service import RecordServicer
 from indai.node.service import Service
@@ -33,6 +34,7 @@ from indai.tools.people import People, Resolve
 from indai.tools.queue import Worker
 from indai.tools.records import RecordStore, record_tools
 from indai.tools.scoping import Lists, Scoping, read_lists
+from indai.tools.sealed import Sealer
 from indai.tools.store import CallStore
 from indai.tools.toolbox import Connected, NodeToolbox, nothing_connected
 from indai.tools.values import Tool
@@ -61,6 +63,7 @@ class ToolsPlan:
 
     pool: asyncpg.Pool
     data: Path
+    keystore: KeyStore
     services: Sequence[Service]
     registry: RegistryServiceAsyncStub
     memory: MemoryServiceAsyncStub | None
@@ -98,8 +101,9 @@ class Tools:
 def open_tools(plan: ToolsPlan) -> Tools:
     """Put together, not started. Raises InvalidInput for a file of lists that can't be used."""
     desks, news, lists = _desks(plan), News(plan.pool), _lists(plan.data / FILE)
-    calls, approvals = CallStore(plan.pool), Approvals(plan.pool)
-    jobs, threads = Jobs(plan.pool, plan.clock, news.push), ThreadsOf(desks)
+    sealer = Sealer(plan.keystore.seal, plan.keystore.unseal)
+    calls, approvals = CallStore(plan.pool), Approvals(plan.pool, sealer)
+    jobs, threads = Jobs(plan.pool, plan.clock, news.push, sealer), ThreadsOf(desks)
     toolbox = NodeToolbox(
         _tools(plan, desks, jobs, news),
         calls,

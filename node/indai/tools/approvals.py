@@ -6,6 +6,8 @@
 A row holds the caller and the arguments that will run, and the hash that binds both. The code is short
 enough to be said on a telephone; it opens nothing by itself, since only the owner, known to be the owner, can
 answer. It has no hexadecimal digit in it, so it is never taken for the code of a negotiation's question.
+
+What is secret in the arguments waits sealed, and is gone from the row as soon as the question has ended.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import asyncpg
 from indai.protocol.errors import NotFound, Reason, Refused, Unavailable
 from indai.storage.pool import transaction
 from indai.tools.callers import dump_caller, read_caller
+from indai.tools.sealed import Sealed, Sealer
 from indai.tools.store import holder_of
 from indai.tools.values import Act, Approval, Caller
 
@@ -32,16 +35,19 @@ MAX_PENDING: Final = 100  # of one holder: whoever talks to an agent must not be
 _PENDING = "SELECT * FROM tools.approvals WHERE holder = $1 AND state = 'pending' AND expires_ms > $2"
 _INSERT = """
     INSERT INTO tools.approvals
-        (id, holder, code, action_hash, tool, caller, arguments, terms, why, state, created_ms, expires_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'pending', $10, $11)
+        (id, holder, code, action_hash, tool, caller, arguments, terms, why, state, created_ms, expires_ms,
+         sealed)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'pending', $10, $11, $12)
     ON CONFLICT DO NOTHING RETURNING id
 """
 _ANSWER = """
-    UPDATE tools.approvals SET state = $4, answered_ms = $5, answered_by = $6
+    UPDATE tools.approvals SET state = $4, answered_ms = $5, answered_by = $6,
+        sealed = CASE WHEN $4 = 'approved' THEN sealed END
     WHERE holder = $1 AND code = $2 AND state = 'pending' AND expires_ms > $3 RETURNING *
 """
 _EXPIRE = """
-    UPDATE tools.approvals SET state = 'expired' WHERE holder = $1 AND state = 'pending' AND expires_ms <= $2
+    UPDATE tools.approvals SET state = 'expired', sealed = NULL
+    WHERE holder = $1 AND state = 'pending' AND expires_ms <= $2
         AND ($3::uuid IS NULL OR id = $3)
     RETURNING *
 """
@@ -72,8 +78,8 @@ async def nothing_more(_: asyncpg.Connection, __: Asked) -> None:
 class Approvals:
     """The rows. Every query names the holder, and row-level security holds it to that."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: asyncpg.Pool, sealer: Sealer | None = None) -> None:
+        self._pool, self._sealed = pool, Sealed("approvals", sealer)
 
     async def ask(
         self,
@@ -84,16 +90,18 @@ class Approvals:
         why: str,
         now_ms: int,
         also: Also = nothing_more,
+        shown: Act | None = None,
     ) -> tuple[Asked, bool]:
         """The question about exactly this act, and whether it is new: one that waits is not asked twice.
-        `also` happens with a new one or not at all. Raises Refused when too many wait."""
+        `also` happens with a new one or not at all. `shown` is the act without what is secret in it, where
+        something is: the row has that, and the rest sealed. Raises Refused when too many wait."""
         holder = holder_of(caller)
         async with transaction(self._pool, (holder,)) as connection:
             await connection.execute(_EXPIRE, holder, now_ms, None)
             waiting = await connection.fetch(_PENDING, holder, now_ms)
             known = next((row for row in waiting if row["action_hash"] == digest), None)
             if known is not None:
-                return _asked(known), False
+                return self._asked(known), False
             if len(waiting) >= MAX_PENDING:
                 raise Refused(
                     Reason.RATE_LIMITED,
@@ -101,7 +109,7 @@ class Approvals:
                     hint="answer some: indai inbox",
                 )
             asked = _new(caller, tool, act, digest, why, now_ms)
-            if await self._insert(connection, holder, asked):
+            if await self._insert(connection, holder, asked, shown):
                 await also(connection, asked)
                 return asked, True
             # Somebody asked the same at this moment; READ COMMITTED shows it now.
@@ -110,9 +118,12 @@ class Approvals:
             raise Unavailable(
                 Reason.DATABASE_UNAVAILABLE, "The question could not be kept.", hint="try again"
             )
-        return _asked(rows[0]), False
+        return self._asked(rows[0]), False
 
-    async def _insert(self, connection: asyncpg.Connection, holder: str, asked: Asked) -> bool:
+    async def _insert(
+        self, connection: asyncpg.Connection, holder: str, asked: Asked, shown: Act | None
+    ) -> bool:
+        whole = {"arguments": dict(asked.arguments), "terms": asked.approval.terms}
         made = await connection.fetchval(
             _INSERT,
             asked.id,
@@ -121,11 +132,12 @@ class Approvals:
             bytes.fromhex(asked.approval.action_hash),
             asked.tool,
             dump_caller(asked.caller),
-            json.dumps(asked.arguments),
-            asked.approval.terms,
+            json.dumps(dict((shown or asked).arguments)),
+            shown.terms if shown else asked.approval.terms,
             asked.why,
             asked.created_ms,
             asked.approval.expires_at_ms,
+            self._sealed.close(asked.id, whole) if shown else None,
         )
         return made is not None
 
@@ -133,7 +145,7 @@ class Approvals:
         """Those that wait, the most urgent first."""
         async with transaction(self._pool, (holder,)) as connection:
             rows = await connection.fetch(f"{_PENDING} ORDER BY expires_ms, id", holder, now_ms)
-        return [_asked(row) for row in rows]
+        return [self._asked(row) for row in rows]
 
     async def take(
         self, holder: str, code: str, *, approve: bool, by: str, now_ms: int, also: Also = nothing_more
@@ -144,14 +156,14 @@ class Approvals:
             state = "approved" if approve else "declined"
             row = await connection.fetchrow(_ANSWER, holder, normalised(code), now_ms, state, now_ms, by)
             if row is not None:
-                await also(connection, _asked(row))
+                await also(connection, self._asked(row))
         if row is None:
             raise NotFound(
                 Reason.NOT_FOUND,
                 "No question waits under this code: it was answered, has expired or never was.",
                 hint="indai inbox shows those that wait",
             )
-        return _asked(row)
+        return self._asked(row)
 
     async def find(self, holder: str, id: uuid.UUID) -> Asked | None:
         """One row."""
@@ -159,13 +171,13 @@ class Approvals:
             row = await connection.fetchrow(
                 "SELECT * FROM tools.approvals WHERE holder = $1 AND id = $2", holder, id
             )
-        return _asked(row) if row else None
+        return self._asked(row) if row else None
 
     async def finish(self, holder: str, id: uuid.UUID, outcome: Mapping[str, Any]) -> bool:
         """What came of an approved one; False when that was known already."""
         async with transaction(self._pool, (holder,)) as connection:
             done = await connection.fetchval(
-                "UPDATE tools.approvals SET state = 'done', outcome = $3"
+                "UPDATE tools.approvals SET state = 'done', outcome = $3, sealed = NULL"
                 " WHERE holder = $1 AND id = $2 AND state = 'approved' RETURNING id",
                 holder,
                 id,
@@ -179,6 +191,23 @@ class Approvals:
             await connection.execute(_EXPIRE, holder, now_ms, id)
         asked = await self.find(holder, id)
         return asked if asked is not None and asked.state == "expired" else None
+
+    def _asked(self, row: asyncpg.Record) -> Asked:
+        """A row as it will run; one that has ended as far as it is still known."""
+        arguments, terms = json.loads(row["arguments"]), row["terms"]
+        if row["sealed"] is not None:
+            whole = self._sealed.open(row["id"], row["sealed"])
+            arguments, terms = whole["arguments"], whole["terms"]
+        return Asked(
+            row["id"],
+            row["tool"],
+            read_caller(row["caller"]),
+            arguments,
+            row["why"],
+            row["state"],
+            row["created_ms"],
+            Approval(row["code"], row["action_hash"].hex(), terms, row["expires_ms"]),
+        )
 
 
 def is_code(text: str) -> bool:
@@ -196,17 +225,3 @@ def _new(caller: Caller, tool: str, act: Act, digest: bytes, why: str, now_ms: i
     code = "".join(secrets.choice(LETTERS) for _ in range(CODE_LENGTH))
     approval = Approval(code, digest.hex(), act.terms, now_ms + LIFETIME_MS)
     return Asked(uuid.uuid4(), tool, caller, dict(act.arguments), why, "pending", now_ms, approval)
-
-
-def _asked(row: asyncpg.Record) -> Asked:
-    approval = Approval(row["code"], row["action_hash"].hex(), row["terms"], row["expires_ms"])
-    return Asked(
-        row["id"],
-        row["tool"],
-        read_caller(row["caller"]),
-        json.loads(row["arguments"]),
-        row["why"],
-        row["state"],
-        row["created_ms"],
-        approval,
-    )

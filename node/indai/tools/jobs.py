@@ -26,6 +26,7 @@ from indai.storage.pool import transaction
 from indai.tools.callers import dump_caller, read_caller
 from indai.tools.outcomes import dumped, raised
 from indai.tools.queue import enqueue
+from indai.tools.sealed import Sealed, Sealer
 from indai.tools.store import holder_of
 from indai.tools.values import Caller, Outcome, Push
 
@@ -35,11 +36,13 @@ LONGEST_S: Final = 600.0
 LIFETIME_MS: Final = 14 * 86_400_000  # of a negotiation that is followed
 
 _INSERT = """
-    INSERT INTO tools.jobs (id, holder, kind, tool, caller, arguments, state, due_ms, created_ms, updated_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, 'waiting', $7, $8, $8) ON CONFLICT (id) DO NOTHING RETURNING id
+    INSERT INTO tools.jobs
+        (id, holder, kind, tool, caller, arguments, state, due_ms, created_ms, updated_ms, sealed)
+    VALUES ($1, $2, $3, $4, $5, $6, 'waiting', $7, $8, $8, $9) ON CONFLICT (id) DO NOTHING RETURNING id
 """
 _END = """
-    UPDATE tools.jobs SET state = $3, error = $4, outcome = $5, updated_ms = $6
+    UPDATE tools.jobs SET state = $3, error = $4, outcome = $5, updated_ms = $6,
+        sealed = CASE WHEN $3 = 'dead' THEN sealed END
     WHERE holder = $1 AND id = $2 AND state = 'waiting'
 """
 _TRY = """
@@ -93,8 +96,11 @@ Handler = Callable[[Job], Awaitable["Ended | Later"]]
 class Jobs:
     """The rows, and what is done with one. `push` tells sessions; `handlers` are by kind."""
 
-    def __init__(self, pool: asyncpg.Pool, clock: Callable[[], int], push: Push) -> None:
+    def __init__(
+        self, pool: asyncpg.Pool, clock: Callable[[], int], push: Push, sealer: Sealer | None = None
+    ) -> None:
         self._pool = pool
+        self._sealed = Sealed("jobs", sealer)
         self._clock = clock
         self.push = push
         self.handlers: dict[str, Handler] = {}
@@ -108,10 +114,14 @@ class Jobs:
         *,
         delay_s: float = 0.0,
         key: str = "",
+        shown: Mapping[str, Any] | None = None,
     ) -> UUID:
-        """A job. The same `key` of the same caller and turn is the same job."""
+        """A job. The same `key` of the same caller and turn is the same job. `shown` is the arguments without
+        what is secret in them, where something is: the row has those, and the rest sealed."""
         async with transaction(self._pool, (holder_of(caller),)) as connection:
-            return await self.put(connection, caller, kind, tool, arguments, delay_s=delay_s, key=key)
+            return await self.put(
+                connection, caller, kind, tool, arguments, delay_s=delay_s, key=key, shown=shown
+            )
 
     async def put(
         self,
@@ -123,14 +133,18 @@ class Jobs:
         *,
         delay_s: float = 0.0,
         key: str = "",
+        shown: Mapping[str, Any] | None = None,
     ) -> UUID:
         """The same within a transaction of the caller's holder."""
         holder, now_ms = holder_of(caller), self._clock()
         name = "\n".join((holder, caller.session, caller.turn, kind, tool, key))
         id = uuid.uuid5(_JOBS, name) if key else uuid.uuid4()
         due_ms = now_ms + round(delay_s * 1000)
-        said, stored = json.dumps(arguments), dump_caller(caller)
-        made = await connection.fetchval(_INSERT, id, holder, kind, tool, stored, said, due_ms, now_ms)
+        said = json.dumps(dict(arguments if shown is None else shown))
+        sealed = None if shown is None else self._sealed.close(id, arguments)
+        made = await connection.fetchval(
+            _INSERT, id, holder, kind, tool, dump_caller(caller), said, due_ms, now_ms, sealed
+        )
         if made is not None:
             await enqueue(connection, holder, id, delay_s)
         return id
@@ -185,7 +199,10 @@ class Jobs:
     async def _begin(self, holder: str, id: UUID) -> Job | None:
         async with transaction(self._pool, (holder,)) as connection:
             row = await connection.fetchrow(_TRY, holder, id, self._clock())
-        return _job(row) if row else None
+        if row is None:
+            return None
+        job, sealed = _job(row), row["sealed"]
+        return job if sealed is None else replace(job, arguments=self._sealed.open(job.id, sealed))
 
     async def _waits(self, job: Job) -> None:
         """Waiting is no failed attempt."""

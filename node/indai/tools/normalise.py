@@ -62,7 +62,8 @@ class _Writer:
             if not (about.get("x-hidden") or about.get("x-secret")):
                 path = f"{label} {own}" if label else own
                 importance = int(about.get("x-importance", weight))
-                yield from self._value(path, about, value[name], importance, depth, value)
+                for one in self._value(path, about, value[name], importance, depth, value):
+                    yield replace(one, unkept=True) if about.get("x-unkept") else one
 
     def _value(
         self,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from indai.protocol.errors import IndaiError
 from indai.tools.identity import refuse_aadhaar
 from indai.tools.normalise import Money, fields_of
-from indai.tools.schemas import MAX_RESULT, misfit, too_large
+from indai.tools.schemas import MAX_RESULT, misfit, too_large, without_secrets
 from indai.tools.values import Approval, Caller, Outcome, Spec, Status
 from jsonschema import Draft202012Validator
 
@@ -74,6 +74,7 @@ def judged(caller: Caller, spec: Spec, validator: Draft202012Validator, result: 
         fields_of(spec, result, caller.time_zone, money),
         result,
         thread=str(result.get("thread_id", "")),
+        kept=without_secrets(spec.result, result),
     )
     return Judged(_waiting(outcome, result))
 
@@ -107,11 +108,11 @@ def question(why: str, approval: Approval) -> str:
 
 
 def dumped(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as it is stored."""
+    """An outcome as it is stored: without what is secret in it."""
     return {
         "status": outcome.status.value,
         "words": outcome.words,
-        "result": dict(outcome.result),
+        "result": dict(outcome.result if outcome.kept is None else outcome.kept),
         "code": outcome.code,
         "retryable": outcome.retryable,
         "thread": outcome.thread,

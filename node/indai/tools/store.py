@@ -91,7 +91,7 @@ class CallStore:
         holder = holder_of(caller)
         heard = {Touch.UNTRUSTED} if any(each.untrusted for each in outcome.fields) else set()
         touches = spec.touches | heard
-        kept = without_secrets(spec.result, outcome.result)
+        kept = without_secrets(spec.result, outcome.result) if outcome.kept is None else outcome.kept
         result = json.dumps(kept, ensure_ascii=False, default=str) if kept else ""
         async with transaction(self._pool, (holder,)) as connection:
             await connection.execute(

@@ -213,7 +213,8 @@ class NodeToolbox:
             )
             return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
         name, now_ms = known.spec.name, self._clock()
-        asked, new = await self._approvals.ask(caller, name, act, digest, why, now_ms, self._expiring)
+        shown = self._shown(known.spec, caller, act)
+        asked, new = await self._approvals.ask(caller, name, act, digest, why, now_ms, self._expiring, shown)
         if new and self._tell_owner is not None and caller.person != caller.owner:
             words = (
                 f"A visitor's wish waits for your word.\n{act.terms}\n\nThe code is {asked.approval.code}."
@@ -223,6 +224,10 @@ class NodeToolbox:
         outcome = Outcome(Status.NEEDS_APPROVAL, words, code="NEEDS_APPROVAL", approval=asked.approval)
         if caller.person != caller.owner:  # what is asked, and the code, are between the owner and this node
             outcome = replace(outcome, words="The owner is asked first.", approval=None)
+        elif shown is not None:
+            row = replace(outcome, words=question(why, replace(asked.approval, terms=shown.terms)))
+            await self._noted(known, caller, digest, act.arguments, Judged(row))
+            return outcome
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
 
     async def answer(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
@@ -308,7 +313,9 @@ class NodeToolbox:
         """A tool that takes long runs as a job; the session is told when it ends."""
         assert self._jobs is not None  # noqa: S101 - the only caller has looked
         name = known.spec.name
-        job = await self._jobs.add(caller, "run", name, act.arguments, key=digest.hex())
+        kept = without_secrets(known.spec.arguments, act.arguments)
+        shown = None if kept == act.arguments else kept
+        job = await self._jobs.add(caller, "run", name, act.arguments, key=digest.hex(), shown=shown)
         outcome = Outcome(Status.RUNNING, "I am working on it, and will tell you.", job=str(job))
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
 
@@ -389,6 +396,11 @@ class NodeToolbox:
             now_ms=self._clock(),
         )
         return found.outcome
+
+    def _shown(self, spec: Spec, caller: Caller, act: Act) -> Act | None:
+        """An act as its row may have it; None where nothing is left out."""
+        kept = without_secrets(spec.arguments, act.arguments)
+        return None if kept == act.arguments else Act(kept, self._terms(spec, caller, kept))
 
     def _terms(self, spec: Spec, caller: Caller, arguments: Mapping[str, Any]) -> str:
         about = replace(spec, result=spec.arguments, touches=frozenset())

@@ -101,19 +101,21 @@ class Approval:
 @dataclass(frozen=True, slots=True)
 class Field:
     """One value of a result, as a person reads it; of a list, one for each thing, and `row_of` names the
-    list. `untrusted`: an outsider's words, to be quoted as data."""
+    list. `untrusted`: an outsider's words, to be quoted as data. `unkept`: for this turn alone."""
 
     label: str
     text: str
     importance: int = 2
     untrusted: bool = False
     row_of: str = ""
+    unkept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a call. `words` is a sentence for the person; `fields` is what a model may see of the
-    result; `code` is machine-readable when it failed."""
+    result; `kept` is the result as rows may have it, None where they may have all of it; `code` is
+    machine-readable when it failed."""
 
     status: Status
     words: str = ""
@@ -124,6 +126,7 @@ class Outcome:
     approval: Approval | None = None
     job: str = ""
     thread: str = ""
+    kept: Mapping[str, Any] | None = None
 
 
 Progress = Callable[[str], Awaitable[None]]

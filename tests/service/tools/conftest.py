@@ -10,14 +10,18 @@ from typing import Any
 
 import asyncpg
 import pytest
+from indai.node.keystore import KeyStore
 from indai.node.kinds.money import spoken
 from indai.storage.pool import open_pool
 from indai.tools.approvals import Approvals
 from indai.tools.scoping import Scoping
+from indai.tools.sealed import Sealer
 from indai.tools.store import CallStore
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Effect, Outcome, Progress, Spec, Tool, unheard
 
+KEYS = KeyStore(b"k" * 32)
+SEALER = Sealer(KEYS.seal, KEYS.unseal)
 NOW = 1_795_408_200_000
 OWNER = "ind.ai/alice"
 ANY: Any = {"type": "object"}
@@ -63,7 +67,7 @@ class Bench:
 
     def box(self, *tools: Tool, scoping: Scoping | None = None, **more: Any) -> NodeToolbox:
         return NodeToolbox(
-            tools, CallStore(self.pool), Approvals(self.pool), self.clock, spoken, scoping, **more
+            tools, CallStore(self.pool), Approvals(self.pool, SEALER), self.clock, spoken, scoping, **more
         )
 
     async def rows(self, holder: str = OWNER) -> list[asyncpg.Record]:

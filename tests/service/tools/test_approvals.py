@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from indai.protocol.errors import IndaiError, Refused
+from indai.storage.pool import transaction
 from indai.tools.approvals import LETTERS, LIFETIME_MS, Approvals, is_code
 from indai.tools.toolbox import why_ask
-from indai.tools.values import Effect, Status, Touch
+from indai.tools.values import Act, Effect, Status, Touch
 
-from tests.service.tools.conftest import ACT, ALICE, OWNER, Bench, Made, call, closed, tool
+from tests.service.tools.conftest import ACT, ALICE, KEYS, OWNER, SEALER, Bench, Made, call, closed, tool
 
 ASKS = replace(ALICE, approvals=frozenset({"pay"}))
 
@@ -105,6 +109,78 @@ async def test_a_row_that_was_changed_runs_nothing(bench: Bench) -> None:
         await connection.execute("""UPDATE tools.approvals SET arguments = '{"amount": 900}'""")
     assert (await box.answer(ALICE, code, approve=True)).code == "CHANGED"
     assert not made.calls
+
+
+SECRETS = closed(
+    pin={"type": "string", "x-secret": True},
+    account={"type": "string", "x-unkept": True},
+    amount={"type": "integer"},
+)
+GIVEN = {"pin": "s3cr3t-pin", "account": "s3cr3t-account", "amount": 7}
+
+
+async def stored(bench: Bench, table: str = "approvals") -> str:
+    async with transaction(bench.pool, [OWNER]) as connection:
+        return str(await connection.fetchval(f"SELECT json_agg(t) FROM tools.{table} t"))  # noqa: S608
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_secrets_wait_sealed_for_the_owners_word_and_not_a_moment_longer(
+    bench: Bench, approve: bool
+) -> None:
+    made = tool(
+        "unlock",
+        lambda arguments: {"key": "s3cr3t-key", "for": arguments["amount"]},
+        effect=Effect.IRREVERSIBLE,
+        arguments=SECRETS,
+        result=closed(key={"type": "string", "x-secret": True}, **{"for": {"type": "integer"}}),
+    )
+    box = bench.box(made)
+    asked = await call(box, "unlock", GIVEN)
+    assert asked.approval is not None
+    assert "s3cr3t-account" in asked.approval.terms  # the owner reads what will run
+    waits = await stored(bench)
+    assert "s3cr3t" not in waits
+    assert '"sealed":null' not in waits
+    (listed,) = await Approvals(bench.pool, SEALER).waiting(OWNER, bench.now_ms)
+    assert (listed.arguments, listed.approval.terms) == (GIVEN, asked.approval.terms)
+    done = await box.answer(ALICE, _code(asked), approve=approve)
+    assert [arguments for _, arguments in made.calls] == ([GIVEN] if approve else [])
+    assert (done.result.get("key") == "s3cr3t-key") is approve
+    ended = await stored(bench)
+    assert '"sealed":null' in ended
+    assert "s3cr3t" not in ended + await stored(bench, "tool_calls")
+
+
+async def test_what_expires_is_forgotten_and_another_row_or_key_opens_nothing(bench: Bench) -> None:
+    made = tool("unlock", effect=Effect.IRREVERSIBLE, arguments=SECRETS)
+    box = bench.box(made)
+    first = await call(box, "unlock", GIVEN)
+    second = await call(box, "unlock", GIVEN | {"amount": 8})
+    async with transaction(bench.pool, [OWNER]) as connection:
+        row = await connection.fetchrow(
+            "SELECT id, sealed FROM tools.approvals WHERE code = $1", _code(first)
+        )
+        with pytest.raises(IndaiError):
+            KEYS.unseal(row["sealed"], f"tools jobs {row['id']}")
+        await connection.execute(
+            "UPDATE tools.approvals SET sealed = $2 WHERE code = $1", _code(second), row["sealed"]
+        )
+    assert (await box.answer(ALICE, _code(second), approve=True)).code == "NODE_KEY"
+    assert not made.calls
+    asked = (await call(box, "unlock", GIVEN | {"amount": 9})).approval
+    assert asked is not None
+    bench.now_ms += LIFETIME_MS
+    waiting = Approvals(bench.pool, SEALER)
+    async with transaction(bench.pool, [OWNER]) as connection:
+        id = await connection.fetchval("SELECT id FROM tools.approvals WHERE code = $1", asked.code)
+    expired = await waiting.expire(OWNER, id, bench.now_ms)
+    assert expired is not None
+    assert "s3cr3t" not in json.dumps(dict(expired.arguments))
+    with pytest.raises(Refused):  # a box without a key keeps no secret question at all
+        await Approvals(bench.pool).ask(
+            ALICE, "unlock", Act(GIVEN, "t"), b"d" * 32, "why", bench.now_ms, shown=Act({}, "")
+        )
 
 
 async def test_an_organisations_own_door_has_nobody_to_ask(bench: Bench) -> None:

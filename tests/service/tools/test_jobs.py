@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from indai.protocol.errors import NotFound, Reason, Unavailable
+from indai.storage.pool import transaction
 from indai.tools.approvals import LIFETIME_MS, Approvals
 from indai.tools.jobs import MAX_ATTEMPTS, Job, Jobs
 from indai.tools.jobwork import JobWork
@@ -17,7 +18,7 @@ from indai.tools.queue import Worker
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Outcome, Status
 
-from tests.service.tools.conftest import ACT, ALICE, OWNER, Bench, Made, call, closed, tool
+from tests.service.tools.conftest import ACT, ALICE, OWNER, SEALER, Bench, Made, call, closed, tool
 
 FIRST = (1 << 62, UUID(int=(1 << 128) - 1))
 THREAD = {"type": "object", "properties": {"state": {"type": "string", "x-importance": 3}}}
@@ -33,7 +34,7 @@ class Shop:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
     def open(self, *tools: Made) -> NodeToolbox:
-        self.jobs = Jobs(self.bench.pool, self.bench.clock, self._hear)
+        self.jobs = Jobs(self.bench.pool, self.bench.clock, self._hear, SEALER)
         box = self.bench.box(*tools, jobs=self.jobs)
         work = JobWork(box, Approvals(self.bench.pool), self._look, self.bench.clock)
         self.jobs.handlers = work.handlers
@@ -126,6 +127,30 @@ async def test_a_job_that_breaks_is_dead_at_once_and_says_only_its_kind(shop: Sh
     assert await shop.work() == [None]
     (dead,) = await shop.rows("dead")
     assert dead.error == "INTERNAL"
+
+
+async def test_a_job_keeps_what_is_secret_sealed_until_it_is_done_and_no_secret_result(shop: Shop) -> None:
+    secret = {"type": "string", "x-unkept": True}
+    made = tool(
+        "report",
+        lambda arguments: {"balance": f"s3cr3t of {arguments['account']}"},
+        arguments=closed(account=secret),
+        result=closed(balance=secret),
+        long_running=True,
+    )
+
+    async def row() -> str:
+        async with transaction(shop.bench.pool, [OWNER]) as connection:
+            return str(await connection.fetchval("SELECT json_agg(t) FROM tools.jobs t"))
+
+    await call(shop.open(made), "report", {"account": "s3cr3t-account"})
+    assert "s3cr3t" not in await row()
+    assert '"sealed":null' not in await row()
+    await shop.work()
+    assert [arguments for _, arguments in made.calls] == [{"account": "s3cr3t-account"}]
+    assert [told.result for _, told in shop.news] == [{"balance": "s3cr3t of s3cr3t-account"}]
+    assert '"sealed":null' in await row()
+    assert "s3cr3t" not in await row()
 
 
 async def test_a_negotiation_is_followed_until_it_rests(shop: Shop) -> None:

@@ -33,6 +33,15 @@ class Done:
         """All results for the prompt's section of tools."""
         return "\n\n".join(reflected(outcome) for _, outcome in self.outcomes)
 
+    @property
+    def remembered(self) -> str:
+        """The same for the working memory of later turns: without what is for this turn alone."""
+        kept = (
+            replace(outcome, fields=tuple(each for each in outcome.fields if not each.unkept))
+            for _, outcome in self.outcomes
+        )
+        return "\n\n".join(map(reflected, kept))
+
 
 class Executor:
     """Runs the calls of one turn. `names`: tools that the binding has."""

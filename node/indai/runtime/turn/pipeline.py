@@ -147,7 +147,7 @@ class Pipeline:
         if executor.done.hand_to:
             return await self._handed(context, executor.done.hand_to, release, trace, spoken, changes)
         if executor.done.outcomes:
-            changes["result"] = (executor.done.summary[:2_000], working.HOUR_MS)
+            changes["result"] = (executor.done.remembered[:2_000], working.HOUR_MS)
             changes["tainted"] = (executor.done.untrusted or None, working.HOUR_MS)
         return self._ended(context, release, trace, spoken, changes)
 
