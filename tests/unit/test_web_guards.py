@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
-from indai.protocol.errors import Reason, Refused
+from aiohttp import ClientPayloadError, web
+from aiohttp.test_utils import TestClient, TestServer
+from indai.protocol.errors import Reason, Refused, Unavailable
 from indai.web.guards import check_form, is_visitor, visitor_cookie
+from indai.web.site import Place, Site
 
 SECRET = b"s" * 32
 
@@ -16,3 +23,30 @@ def test_bytes_that_are_no_text_make_nobody_a_visitor(shown: str) -> None:
     with pytest.raises(Refused) as raised:
         check_form(SECRET, visitor_cookie(SECRET), shown)
     assert raised.value.reason is Reason.PERMISSION_DENIED
+
+
+async def test_a_download_that_breaks_off_is_not_taken_for_a_whole_one() -> None:
+    nothing: Any = None
+    site = Site(nothing, nothing, SECRET, lambda: 0, lambda: Place("http://localhost", secure=True), {})
+
+    async def parts(*, breaks: bool) -> AsyncIterator[bytes]:
+        yield b"one\n"
+        if breaks:
+            raise Unavailable(Reason.UNREACHABLE, "The memory went away.")
+        yield b"two\n"
+
+    async def download(request: web.Request) -> web.StreamResponse:
+        visit: Any = SimpleNamespace(request=request)
+        lines = parts(breaks="breaks" in request.query)
+        return await site.streamed(visit, lines, "memory.jsonl", "application/jsonl")
+
+    app = web.Application()
+    app.router.add_get("/", download)
+    async with TestClient(TestServer(app)) as client:
+        async with client.get("/") as whole:
+            assert await whole.read() == b"one\ntwo\n"
+            assert "attachment" in whole.headers["Content-Disposition"]
+            assert "default-src 'none'" in whole.headers["Content-Security-Policy"]
+        async with client.get("/?breaks=1") as half:
+            with pytest.raises(ClientPayloadError):
+                await half.read()

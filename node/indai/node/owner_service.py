@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
@@ -11,10 +10,12 @@ from typing import Any
 import asyncpg
 from indai.node import succession, views
 from indai.node.agents import Agents
+from indai.node.approvals import Approvals
 from indai.node.auth import caller
 from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exporting import Exporter
+from indai.node.paging import MAX_NUMBER, after, next_token, page_size
 from indai.node.policies import Policies
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused
@@ -26,9 +27,6 @@ from indai.protocol.messages import END_OF_TIME_MS, EventKind, MeetWish, Terms, 
 from indai.protocol.party_state import OwnerActs, Phase
 from indai.v1 import owner_pb2, owner_pb2_grpc
 
-CODE_LENGTH = 8
-MAX_PAGE = 500
-MAX_NUMBER = 1 << 62  # above every time and id that a page token holds
 DAY_MS = 86_400_000
 WATCH_S = 15.0  # a watcher looks again at least this often, also without news
 
@@ -66,7 +64,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self._policies = policies
         self._exporter = exporter
         self._ledger = ledger
-        self._clock = clock
+        self._approvals = Approvals(store, clock)
         self._kinds = kinds
 
     async def StartMeet(
@@ -121,8 +119,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self, request: owner_pb2.ListThreadsRequest, context: Any
     ) -> owner_pb2.ListThreadsResponse:
         """Newest first."""
-        owner, size = caller(context).owner, _page(request.page_size, 50)
-        before, last = _after(request.page_token, (MAX_NUMBER, "00" * 16))
+        owner, size = caller(context).owner, page_size(request.page_size, 50)
+        before, last = after(request.page_token, (MAX_NUMBER, "00" * 16))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
                 _THREAD
@@ -134,7 +132,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
                 size + 1,
                 request.in_doubt,
             )
-        token = _token(rows, size, lambda row: (row["created_ms"], row["thread"].hex()))
+        token = next_token(rows, size, lambda row: (row["created_ms"], row["thread"].hex()))
         threads = [views.thread(row, self._ledger) for row in rows[:size]]
         return owner_pb2.ListThreadsResponse(threads=threads, next_page_token=token)
 
@@ -164,54 +162,16 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self, request: owner_pb2.ListInboxRequest, context: Any
     ) -> owner_pb2.ListInboxResponse:
         """Questions that wait, the most urgent first."""
-        owner, size = caller(context).owner, _page(request.page_size, 50)
-        after, last = _after(request.page_token, (0, ""))
-        async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                "SELECT a.*, t.peer, k.* FROM node.approvals a JOIN node.threads t USING (owner, thread)"
-                " CROSS JOIN LATERAL (SELECT min(p.created_ms) AS known_since_ms,"
-                " count(*) FILTER (WHERE p.phase = 'COMMITTED') AS agreed_before"
-                " FROM (SELECT created_ms, phase FROM node.threads p WHERE p.owner = a.owner"
-                " AND p.peer = t.peer ORDER BY created_ms LIMIT 1000) p) k"
-                " WHERE a.owner = $1 AND a.state = 'pending' AND a.expires_ms > $5"
-                " AND (a.expires_ms, encode(a.action_hash, 'hex')) > ($2, $3)"
-                " ORDER BY a.expires_ms, a.action_hash LIMIT $4",
-                owner,
-                after,
-                last,
-                size + 1,
-                self._clock(),
-            )
-        token = _token(rows, size, lambda row: (row["expires_ms"], row["action_hash"].hex()))
-        approvals = [views.approval(row, CODE_LENGTH) for row in rows[:size]]
-        return owner_pb2.ListInboxResponse(approvals=approvals, next_page_token=token)
+        return await self._approvals.waiting(caller(context).owner, request)
 
     async def AnswerApproval(
         self, request: owner_pb2.AnswerApprovalRequest, context: Any
     ) -> owner_pb2.AnswerApprovalResponse:
         """The owner's yes or no to exactly what was shown."""
         owner = caller(context).owner
-        code = request.code.strip().lower()
-        if len(code) < CODE_LENGTH or len(code) > 64 or set(code) - set("0123456789abcdef"):
-            raise InvalidInput(
-                Reason.INVALID_ARGUMENT,
-                f"An approval code has {CODE_LENGTH} to 64 hexadecimal digits.",
-                hint="indai inbox shows the codes",
-            )
-        async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                "SELECT action_hash, thread, state FROM node.approvals"
-                " WHERE owner = $1 AND encode(action_hash, 'hex') LIKE $2 || '%' LIMIT 2",
-                owner,
-                code,
-            )
-        if len(rows) != 1:
-            raise NotFound(
-                Reason.NOT_FOUND, f"Nothing in your inbox has the code {code}.", hint="indai inbox"
-            )
-        (row,) = rows
-        await self._engine.answer(owner, row["thread"], row["action_hash"], request.approve)
-        return owner_pb2.AnswerApprovalResponse(thread=await self._thread(owner, row["thread"]))
+        thread, action_hash = await self._approvals.find(owner, request.code)
+        await self._engine.answer(owner, thread, action_hash, request.approve)
+        return owner_pb2.AnswerApprovalResponse(thread=await self._thread(owner, thread))
 
     async def WithdrawThread(
         self, request: owner_pb2.WithdrawThreadRequest, context: Any
@@ -267,9 +227,9 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self, request: owner_pb2.ListJournalRequest, context: Any
     ) -> owner_pb2.ListJournalResponse:
         """The owner's private log, newest first."""
-        owner, size = caller(context).owner, _page(request.page_size, 100)
+        owner, size = caller(context).owner, page_size(request.page_size, 100)
         thread = await self._find(owner, request.thread_id) if request.thread_id else None
-        before, _ = _after(request.page_token, (MAX_NUMBER, ""))
+        before, _ = after(request.page_token, (MAX_NUMBER, ""))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
                 "SELECT * FROM node.journal"
@@ -280,7 +240,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
                 thread,
                 size + 1,
             )
-        token = _token(rows, size, lambda row: (row["id"], ""))
+        token = next_token(rows, size, lambda row: (row["id"], ""))
         entries = [views.journal_entry(row) for row in rows[:size]]
         return owner_pb2.ListJournalResponse(entries=entries, next_page_token=token)
 
@@ -304,8 +264,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self, request: owner_pb2.ListCommitmentsRequest, context: Any
     ) -> owner_pb2.ListCommitmentsResponse:
         """What was agreed, the latest end first."""
-        owner, size = caller(context).owner, _page(request.page_size, 50)
-        before, last = _after(request.page_token, (MAX_NUMBER, "00" * 16))
+        owner, size = caller(context).owner, page_size(request.page_size, 50)
+        before, last = after(request.page_token, (MAX_NUMBER, "00" * 16))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
                 _THREAD
@@ -316,7 +276,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
                 bytes.fromhex(last),
                 size + 1,
             )
-        token = _token(rows, size, lambda row: (row["end_ms"], row["thread"].hex()))
+        token = next_token(rows, size, lambda row: (row["end_ms"], row["thread"].hex()))
         threads = [views.thread(row, self._ledger) for row in rows[:size]]
         return owner_pb2.ListCommitmentsResponse(threads=threads, next_page_token=token)
 
@@ -473,27 +433,3 @@ def _mid(text: str) -> bytes:
             hint="indai commitments lists what is agreed",
         )
     return mid
-
-
-def _page(size: int, default: int) -> int:
-    return min(size or default, MAX_PAGE)
-
-
-def _token(
-    rows: Sequence[asyncpg.Record], size: int, key: Callable[[asyncpg.Record], tuple[int, str]]
-) -> str:
-    """Where the next page begins: the key of the last row of this one."""
-    return json.dumps(key(rows[size - 1])) if len(rows) > size else ""
-
-
-def _after(token: str, first: tuple[int, str]) -> tuple[int, str]:
-    if not token:
-        return first
-    try:
-        number, text = json.loads(token)
-        bytes.fromhex(text)
-        if type(number) is int and 0 <= number <= MAX_NUMBER:
-            return number, text
-    except (ValueError, TypeError, RecursionError):
-        pass
-    raise InvalidInput(Reason.INVALID_ARGUMENT, "The page token is not one of ours.")

@@ -10,9 +10,10 @@ from indai.client.resolver import Resolver
 from indai.node.agents import Agents
 from indai.node.auth import caller
 from indai.node.kinds.words import amount
+from indai.node.paging import MAX_NUMBER, after, next_token, page_size
 from indai.node.policies import Policies
 from indai.node.store import Store
-from indai.node.views import milliseconds, timestamp
+from indai.node.views import Row, milliseconds, timestamp
 from indai.policy.compiled import OWNER, compile_policy
 from indai.policy.simulate import Replayed, Simulation, simulate
 from indai.protocol import drill
@@ -29,6 +30,10 @@ SELECT m.mid, m.thread, m.stored_ms, m.decision, EXISTS (
 ) AS approved
 FROM node.messages m WHERE m.owner = $1 AND m.decision IS NOT NULL AND m.stored_ms >= $2
 ORDER BY m.stored_ms DESC LIMIT $3
+"""
+_PEERS = """
+SELECT peer, threads, agreed, first_ms, last_ms FROM node.peers
+WHERE owner = $1 AND (last_ms, peer) < ($2, $3) ORDER BY last_ms DESC, peer DESC LIMIT $4
 """
 _OUTCOMES: Final = {
     "permit": policy_pb2.OUTCOME_PERMIT,
@@ -97,6 +102,15 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
             registry_size=found.head.size,
         )
 
+    async def ListPeers(self, request: pb.ListPeersRequest, context: Any) -> pb.ListPeersResponse:
+        """With whom the owner's threads are, one row for each."""
+        owner, size = caller(context).owner, page_size(request.page_size, 50)
+        before, last = after(request.page_token, (MAX_NUMBER, ""))
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(_PEERS, owner, before, _text(last), size + 1)
+        token = next_token(rows, size, lambda row: (row["last_ms"], row["peer"].encode().hex()))
+        return pb.ListPeersResponse(peers=map(_peer, rows[:size]), next_page_token=token)
+
     async def CheckDrill(self, request: pb.CheckDrillRequest, context: Any) -> pb.CheckDrillResponse:
         """Whose signature it is."""
         agent = self._agents.get(caller(context).owner)
@@ -121,6 +135,21 @@ def _difference(one: Replayed, thread: str) -> pb.PolicyDifference:
         after=_OUTCOMES[one.after.evaluation.outcome.value],
         approved=one.approved,
         words=one.words,
+    )
+
+
+def _text(digits: str) -> str:
+    """What a page token says of a handle; a token that somebody made up is nobody's handle."""
+    return bytes.fromhex(digits).decode("utf-8", "replace").replace("\x00", "")
+
+
+def _peer(row: Row) -> pb.Peer:
+    return pb.Peer(
+        handle=row["peer"],
+        threads=row["threads"],
+        agreed=row["agreed"],
+        first_time=timestamp(row["first_ms"]),
+        last_time=timestamp(row["last_ms"]),
     )
 
 

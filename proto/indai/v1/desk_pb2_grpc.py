@@ -433,6 +433,11 @@ class SteeringServiceStub:
                 request_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
                 _registered_method=True)
+        self.ListPeers = channel.unary_unary(
+                '/indai.v1.SteeringService/ListPeers',
+                request_serializer=indai_dot_v1_dot_desk__pb2.ListPeersRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.ListPeersResponse.FromString,
+                _registered_method=True)
         self.CheckDrill = channel.unary_unary(
                 '/indai.v1.SteeringService/CheckDrill',
                 request_serializer=indai_dot_v1_dot_desk__pb2.CheckDrillRequest.SerializeToString,
@@ -458,6 +463,13 @@ class SteeringServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPeers(self, request, context):
+        """Whom the owner deals with, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CheckDrill(self, request, context):
         """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing.
         """
@@ -477,6 +489,11 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.GetOwnHandle,
                     request_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.FromString,
                     response_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.SerializeToString,
+            ),
+            'ListPeers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPeers,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.ListPeersRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.ListPeersResponse.SerializeToString,
             ),
             'CheckDrill': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckDrill,
@@ -539,6 +556,33 @@ class SteeringService:
             '/indai.v1.SteeringService/GetOwnHandle',
             indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
             indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPeers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/ListPeers',
+            indai_dot_v1_dot_desk__pb2.ListPeersRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.ListPeersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -164,6 +164,8 @@ class SteeringServiceStub:
     """What rules mean and would have answered lately, before they are activated. Changes nothing."""
     GetOwnHandle: _grpc.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    ListPeers: _grpc.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]
+    """Whom the owner deals with, the newest first."""
     CheckDrill: _grpc.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]
     """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing."""
 
@@ -176,6 +178,8 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """What rules mean and would have answered lately, before they are activated. Changes nothing."""
     GetOwnHandle: _aio.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]  # type: ignore[assignment]
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    ListPeers: _aio.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]  # type: ignore[assignment]
+    """Whom the owner deals with, the newest first."""
     CheckDrill: _aio.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]  # type: ignore[assignment]
     """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing."""
 
@@ -197,6 +201,14 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_desk_pb2.GetOwnHandleResponse, _abc.Awaitable[_desk_pb2.GetOwnHandleResponse]]:
         """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+
+    @_abc_1.abstractmethod
+    def ListPeers(
+        self,
+        request: _desk_pb2.ListPeersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.ListPeersResponse, _abc.Awaitable[_desk_pb2.ListPeersResponse]]:
+        """Whom the owner deals with, the newest first."""
 
     @_abc_1.abstractmethod
     def CheckDrill(

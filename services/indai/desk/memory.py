@@ -90,8 +90,9 @@ class MemoryRoom:
         if not self._frame.calls.has_memory:
             raise NotFound(Reason.NOT_FOUND, "This node keeps no memory.")
         parts = self._memory.Export(pb.ExportRequest(), metadata=visit.metadata)
-        lines = b"".join([part.lines async for part in parts])
-        return visit.file(lines, "memory.jsonl", "application/jsonl")
+        return await self._frame.site.streamed(
+            visit, (part.lines async for part in parts), "memory.jsonl", "application/jsonl"
+        )
 
 
 def _remembered(fact: pb.Fact) -> Remembered:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from aiohttp import web
@@ -13,24 +13,13 @@ from indai.desk.rules import active
 from indai.policy.language import parse
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
-from indai.v1 import owner_pb2, sharing_pb2
+from indai.v1 import desk_pb2, owner_pb2, sharing_pb2
 from indai.web.visit import Visit
 
-RECENT: Final = 500
-"""Threads that are looked at for contacts: the newest."""
 PAGE: Final = 40
+MAX_MEMBERS: Final = 60
+"""Members that are shown, over all circles: the rules themselves name everybody."""
 MAX_TOLD: Final = 100
-
-
-@dataclass(slots=True)
-class Contact:
-    """A peer, from the newest threads."""
-
-    handle: str
-    threads: int = 0
-    agreed: int = 0
-    last: owner_pb2.Thread = field(default_factory=owner_pb2.Thread)
-    circles: list[str] = field(default_factory=list)
 
 
 class People:
@@ -50,31 +39,19 @@ class People:
 
     async def people(self, visit: Visit) -> web.StreamResponse:
         """Contacts and circles."""
-        request = owner_pb2.ListThreadsRequest(page_size=RECENT)
-        answer = await self._calls.owner.ListThreads(request, metadata=visit.metadata)
-        contacts: dict[str, Contact] = {}
-        for thread in answer.threads:
-            one = contacts.setdefault(thread.peer, Contact(thread.peer, last=thread))
-            one.threads += 1
-            one.agreed += thread.state == owner_pb2.THREAD_STATE_COMMITTED
+        token = visit.request.query.get("page", "")
+        request = desk_pb2.ListPeersRequest(page_size=PAGE, page_token=token)
+        answer = await self._calls.steering.ListPeers(request, metadata=visit.metadata)
         now = await active(self._frame, visit)
         circles = parse(now.version.yaml).circles if now else {}
-        for circle, members in circles.items():
-            for member in members:
-                if member in contacts or "*" not in member:
-                    contacts.setdefault(member, Contact(member)).circles.append(circle)
-        page = visit.request.query.get("page", "0")
-        if not (page.isascii() and page.isdigit() and len(page) < 4):
-            raise InvalidInput(Reason.INVALID_ARGUMENT, "That is not a page of people.")
-        first, everybody = int(page) * PAGE, list(contacts.values())
         return await self._frame.page(
             visit,
             "people.html",
             "/desk/people",
-            contacts=everybody[first : first + PAGE],
-            more=str(int(page) + 1) if len(everybody) > first + PAGE else "",
+            contacts=answer.peers,
+            more=answer.next_page_token,
             circles=circles,
-            partial=bool(answer.next_page_token),
+            shown={} if token else _some(circles, MAX_MEMBERS),
         )
 
     async def circle(self, visit: Visit) -> web.StreamResponse:
@@ -112,3 +89,12 @@ class People:
             active=sharing_pb2.CONSENT_STATUS_ACTIVE,
             revoked=sharing_pb2.CONSENT_STATUS_REVOKED,
         )
+
+
+def _some(circles: Mapping[str, Collection[str]], most: int) -> dict[str, list[str]]:
+    """The circles with their first members, so many in all."""
+    shown: dict[str, list[str]] = {}
+    for circle, members in circles.items():
+        shown[circle] = list(islice(members, most))
+        most -= len(shown[circle])
+    return shown

@@ -12,7 +12,7 @@ which the page calls with the visitor's own session.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -201,6 +201,29 @@ class Site:
                 response.headers.setdefault(name, value)
         if self.place().tls:
             response.headers["Strict-Transport-Security"] = guards.HSTS
+
+    async def streamed(
+        self, visit: Visit, parts: AsyncIterator[bytes], name: str, media_type: str
+    ) -> web.StreamResponse:
+        """A download that is never whole in memory; `name` is ours. What fails before the first part becomes
+        a page; what fails later breaks the connection, so that half a file is not taken for all of it."""
+        first = await anext(parts, b"")
+        disposition = f'attachment; filename="{name}"'
+        response = web.StreamResponse(
+            headers={"Content-Type": media_type, "Content-Disposition": disposition}
+        )
+        self.protect(response)
+        await response.prepare(visit.request)
+        try:
+            await response.write(first)
+            async for part in parts:
+                await response.write(part)
+            await response.write_eof()
+        except (ConnectionError, IndaiError) as error:
+            log.warning("a download broke off", name=name, error=type(error).__name__)
+            if visit.request.transport is not None:
+                visit.request.transport.abort()
+        return response
 
     async def _visit(self, request: web.Request) -> tuple[Visit, str, IndaiError | None]:
         """The visit, the value of a visitor's cookie that is to be set, and what keeps us from knowing who it

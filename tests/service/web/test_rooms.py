@@ -136,6 +136,26 @@ async def test_a_peer_is_put_into_a_circle_and_out_again(desks: Desks) -> None:
     assert now.version.yaml == BOBS
 
 
+async def test_people_are_counted_as_their_conversations_are(desks: Desks) -> None:
+    """By triggers, so that the page need not read all that was ever said."""
+    now = now_ms()
+    await desks.alice.meet("ind.ai/bob", title="One", from_ms=now + HOUR_MS, until_ms=now + 500 * HOUR_MS)
+    async with transaction(desks.pool, ("ind.ai/bob",)) as connection:
+        counted = await connection.fetch(
+            "SELECT owner, peer, threads, agreed, first_ms, last_ms FROM node.peers"
+        )
+        told = await connection.fetch(
+            "SELECT owner, peer, count(*) AS threads, count(*) FILTER (WHERE phase = 'COMMITTED') AS agreed,"
+            " min(created_ms) AS first_ms, max(created_ms) AS last_ms FROM node.threads GROUP BY owner, peer"
+        )
+    assert sorted(map(tuple, counted)) == sorted(map(tuple, told))
+    assert {(row["owner"], row["agreed"] > 0) for row in counted} == {("ind.ai/bob", True)}
+    async with desks.browser(desks.b, desks.bob) as bob:
+        page = await bob.get("/desk/people")
+    (row,) = [row for row in counted if row["peer"] == "ind.ai/alice"]
+    assert f"{row['threads']} conversations, {row['agreed']} agreed" in page.text
+
+
 async def test_a_paused_agent_settles_nothing_alone_until_it_is_let_work_again(desks: Desks) -> None:
     now = time.time_ns() // 1_000_000
     times = {"from_ms": now + HOUR_MS, "until_ms": now + 20 * 24 * HOUR_MS}
@@ -164,7 +184,10 @@ async def test_memory_is_seen_corrected_forgotten_and_taken_along(desks: Desks) 
         found = re.search(r"/desk/memory/([0-9A-Za-z-]{8,64})/correct", page.text)
         assert found is not None
         assert "dosa" in (await bob.post(f"/desk/memory/{found[1]}/correct", value="dosa")).text
-        assert "dosa" in (await bob.get("/desk/memory/export.jsonl")).text
+        export = await bob.get("/desk/memory/export.jsonl")
+        assert "dosa" in export.text
+        assert export.answer.headers["Transfer-Encoding"] == "chunked"  # and never whole in memory
+        assert export.answer.headers["X-Content-Type-Options"] == "nosniff"
         page = await bob.get("/desk/memory?about=preference")
         found = re.search(r"/desk/memory/([0-9A-Za-z-]{8,64})/forget", page.text)
         assert found is not None
@@ -230,8 +253,13 @@ async def test_ten_thousand_conversations_are_paged_and_no_page_is_heavy(desks: 
             now_ms(),
         )
     async with desks.browser(desks.b, zoe) as browser:
-        for path in ("/desk", "/desk/threads", "/desk/people", "/desk/people?page=3"):
+        for path in ("/desk", "/desk/threads", "/desk/people"):
             assert len((await browser.get(path)).text.encode()) < 100_000, path
+        page = unescape((await browser.get("/desk/people")).text)
+        older = re.search(r'href="(/desk/people\?page=[^"]+)"', page)
+        assert older is not None
+        assert "ind.ai/p1<" in page
+        assert "ind.ai/p41<" in (await browser.get(older[1])).text
         seen: set[str] = set()
         path = "/desk/threads"
         for _ in range(3):

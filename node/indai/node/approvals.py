@@ -1,0 +1,62 @@
+"""The owner's inbox: questions that wait, and the one that a code or hash names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from indai.node import views
+from indai.node.paging import after, next_token, page_size
+from indai.node.store import Store
+from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.v1 import owner_pb2
+
+CODE_LENGTH: Final = 8
+_WAITING = """
+SELECT a.*, t.peer, p.first_ms AS known_since_ms, coalesce(p.agreed, 0) AS agreed_before
+FROM node.approvals a JOIN node.threads t USING (owner, thread)
+LEFT JOIN node.peers p ON p.owner = t.owner AND p.peer = t.peer
+WHERE a.owner = $1 AND a.state = 'pending' AND a.expires_ms > $5
+  AND (a.expires_ms, encode(a.action_hash, 'hex')) > ($2, $3)
+ORDER BY a.expires_ms, a.action_hash LIMIT $4
+"""
+
+
+class Approvals:
+    """Reads `node.approvals`; the engine alone changes them."""
+
+    def __init__(self, store: Store, clock: Callable[[], int]) -> None:
+        self._store, self._clock = store, clock
+
+    async def waiting(self, owner: str, request: owner_pb2.ListInboxRequest) -> owner_pb2.ListInboxResponse:
+        """A page of what waits, the most urgent first."""
+        size = page_size(request.page_size, 50)
+        number, last = after(request.page_token, (0, ""))
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(_WAITING, owner, number, last, size + 1, self._clock())
+        token = next_token(rows, size, lambda row: (row["expires_ms"], row["action_hash"].hex()))
+        approvals = [views.approval(row, CODE_LENGTH) for row in rows[:size]]
+        return owner_pb2.ListInboxResponse(approvals=approvals, next_page_token=token)
+
+    async def find(self, owner: str, code: str) -> tuple[bytes, bytes]:
+        """(thread, hash) of the question with this code, waiting or not. Raises NotFound when none or several
+        of the owner's have it."""
+        code = code.strip().lower()
+        if len(code) < CODE_LENGTH or len(code) > 64 or set(code) - set("0123456789abcdef"):
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                f"An approval code has {CODE_LENGTH} to 64 hexadecimal digits.",
+                hint="indai inbox shows the codes",
+            )
+        async with self._store.scope(owner) as connection:
+            rows = await connection.fetch(
+                "SELECT action_hash, thread FROM node.approvals"
+                " WHERE owner = $1 AND encode(action_hash, 'hex') LIKE $2 || '%' LIMIT 2",
+                owner,
+                code,
+            )
+        if len(rows) != 1:
+            raise NotFound(
+                Reason.NOT_FOUND, f"Nothing in your inbox has the code {code}.", hint="indai inbox"
+            )
+        return rows[0]["thread"], rows[0]["action_hash"]
