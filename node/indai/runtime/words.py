@@ -22,7 +22,8 @@ def say(key: str, language: str = "", **values: str) -> str:
     texts = _words().get(key)
     if texts is None:
         return languages.say(key, language or DEFAULT, **values)
-    return next(texts[each] for each in (language, language.partition("-")[0], DEFAULT) if each in texts)
+    text = next(texts[each] for each in (language, language.partition("-")[0], DEFAULT) if each in texts)
+    return text.format(**values) if values else text
 
 
 @cache

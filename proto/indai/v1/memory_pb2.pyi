@@ -1679,7 +1679,7 @@ class Opinion(_message.Message):
     stance: _builtins.str
     """What was said. At most 4 KiB."""
     source: _builtins.str
-    """The turn in which it was said, UUID text of its chunk."""
+    """The turn in which it was said, UUID text of its chunk; or its source_id, where that is a UUID."""
     @_builtins.property
     def scope(self) -> Global___Scope:
         """Where it is kept."""

@@ -64,7 +64,8 @@ async def get_working(
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What the persona has said about a topic."""
+    """What the persona has said about a topic. `source`: the chunk of the turn that said it, or the id under
+    which the turn was told."""
 
     topic: str
     stance: str
@@ -79,7 +80,9 @@ _END = """
 """
 _PUT = """
     INSERT INTO memory.opinions (scope, tenant, id, topic, stance, origin, trust, source, valid_from)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING id
+    VALUES ($1, $2, $3, $4, $5, $6, $7, coalesce(
+        (SELECT c.id FROM memory.chunks c WHERE c.scope = $1 AND c.kind = 'turn' AND c.source_id = $10), $8
+    ), $9) ON CONFLICT DO NOTHING RETURNING id
 """
 _LIST = """
     SELECT scope, topic, stance, source, valid_from FROM memory.opinions
@@ -106,6 +109,7 @@ async def put_opinion(
         trust.value,
         opinion.source,
         at(opinion.since_ms or now_ms),
+        opinion.source.hex if opinion.source else "",
     )
     return added is not None
 

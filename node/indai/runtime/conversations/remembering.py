@@ -17,6 +17,7 @@ import structlog
 from indai.protocol.errors import IndaiError, Unavailable
 from indai.runtime.bindings import Bindings
 from indai.runtime.conversations.rows import every_owner, seeing
+from indai.runtime.turn.consistent import stances
 from indai.runtime.turn.recall import door_of
 from indai.v1 import conversation_pb2, memory_pb2
 
@@ -28,6 +29,8 @@ TIMEOUT_S: Final = 15.0
 AGAIN_S: Final = 10.0
 _MAX_TEXT: Final = 30_000
 """Characters of one message: memory takes 128 KiB."""
+_MAX_TOPIC: Final = 60
+"""Characters of a topic: memory takes 200 bytes."""
 
 _NEW = """
     SELECT m.id, m.session, m.segment, m.outgoing, m.by_human, m.text, m.body, m.created_at,
@@ -129,15 +132,24 @@ class Remembering:
             await self._memory.Remember(
                 memory_pb2.RememberRequest(access=access, turns=turns), timeout=TIMEOUT_S
             )
+            for row in rows:
+                if row["outgoing"] and not row["by_human"] and not row["untrusted"]:
+                    await self._opinions(access, row)
         except Unavailable:
             raise
         except IndaiError as error:
             # It would be refused again for ever; the messages themselves stay in the session.
             log.error("memory refused what was said", reason=error.reason.name, error=error.message)
 
-
-def _quotes_outsiders(row: asyncpg.Record) -> bool:
-    return bool(row["outgoing"] and row["untrusted"])
+    async def _opinions(self, access: memory_pb2.Access, row: asyncpg.Record) -> None:
+        """What the agent has said it thinks of something, so that it stays consistent with this person."""
+        for stance in stances(row["text"]):
+            opinion = memory_pb2.Opinion(
+                topic=stance.topic[:_MAX_TOPIC], stance=stance.words, source=row["id"].hex
+            )
+            opinion.valid_from_time.FromDatetime(row["created_at"])
+            request = memory_pb2.PutOpinionRequest(access=access, opinion=opinion)
+            await self._memory.PutOpinion(request, timeout=TIMEOUT_S)
 
 
 def _turn(row: asyncpg.Record, owner: str) -> memory_pb2.Turn:

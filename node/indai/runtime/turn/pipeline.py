@@ -27,13 +27,14 @@ from indai.runtime.prompt import Dynamic
 from indai.runtime.tierstore import TierStore
 from indai.runtime.turn import banking, handing, supervisor, working
 from indai.runtime.turn.afterwards import drafts_only, is_owner, person_of, tell_owner
+from indai.runtime.turn.consistent import Stand, recorded
 from indai.runtime.turn.execute import Executor
 from indai.runtime.turn.gates import shut
 from indai.runtime.turn.history import history
 from indai.runtime.turn.perceive import MAX_READ, Perceived, perceive
 from indai.runtime.turn.plan import slots_of
 from indai.runtime.turn.quarantine import quarantined
-from indai.runtime.turn.recall import Recalled, recall
+from indai.runtime.turn.recall import recall
 from indai.runtime.turn.release import Release
 from indai.runtime.turn.respond import Responder, Spoken, scope_of
 from indai.runtime.turn.state import Answer, Context
@@ -122,7 +123,7 @@ class Pipeline:
             release.say(answer.text)
             return self._ended(context, release, trace, Spoken(release.end()), {}, answer)
         with trace.stage("recall"):
-            context = await self._recalled(context, trace)
+            context, release.stand = await self._recalled(context, trace)
             executor.read(context.caller)
         with trace.stage("plan"):
             mode = banking.mode_of(context) if banking.is_payment(context) else ""
@@ -132,8 +133,10 @@ class Pipeline:
         if not release.sentences:
             release.say(say("not_understood", context.perceived.language))
             spoken.text = release.end()
+        release.stand.close(spoken.text)
         trace.note(
             tools=executor.noted(),
+            consistency=release.stand.noted(),
             models=spoken.models,
             problems=spoken.problems,
             untrusted=executor.done.untrusted or _was_told_by_outsiders(context),
@@ -250,31 +253,36 @@ class Pipeline:
         )
         return outcome.words or say("not_understood", context.perceived.language)
 
-    async def _recalled(self, context: Context, trace: Trace) -> Context:
-        turn, composed = context.turn, context.composed
-        looked_up = Recalled()
-        if context.perceived.simple:
-            said, tainted = await history(self._around.pool, turn)
-        else:
-            (said, tainted), looked_up = await asyncio.gather(
-                history(self._around.pool, turn),
-                recall(self._around.memory, turn, composed, context.perceived.text),
-            )
+    async def _recalled(self, context: Context, trace: Trace) -> tuple[Context, Stand]:
+        turn, composed, perceived = context.turn, context.composed, context.perceived
+        (said, tainted), looked_up = await asyncio.gather(
+            history(self._around.pool, turn),
+            recall(self._around.memory, turn, composed, perceived.text, simple=perceived.simple),
+        )
         trace.note(recalled=len(looked_up.hits) + len(looked_up.facts), missing=list(looked_up.notes))
         moods = context.working.get("moods", [])
+        answers = tuple(each.text for each in said if each.speaker == "agent")
         dynamic = Dynamic(
             profile=_profile(turn),
             working=working.words(context.working),
-            guidance=working.guidance(context.perceived.mood, moods, context.working.get("price_turns")),
+            guidance=working.guidance(perceived.mood, moods, context.working.get("price_turns"), answers),
             facts=looked_up.facts,
             recall=looked_up.hits,
             graph=looked_up.graph,
-            opinions=looked_up.opinions,
+            opinions=looked_up.opinions_for(perceived.text),
         )
         caller = context.caller
         if looked_up.untrusted or tainted or context.working.get("tainted"):
             caller = replace(caller, context=caller.context | {Touch.UNTRUSTED})
-        return replace(context, history=said, dynamic=dynamic, caller=caller)
+        stand = Stand(
+            perceived.language,
+            opinions=filter(None, (recorded(*each) for each in looked_up.opinions)),
+            last=answers[-1:],
+            said=perceived.text,
+            calm=perceived.mood == "stressed",
+            emoji=composed.human.voice.emoji,
+        )
+        return replace(context, history=said, dynamic=dynamic, caller=caller), stand
 
     async def _handed(
         self,

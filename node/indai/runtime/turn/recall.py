@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 1.5
 _MAX_QUERY: Final = 4_000
-_MAX_OPINIONS: Final = 5
+_MOST_OPINIONS: Final = 200  # compared with what is said; the prompt shows a few
+_SHOWN_OPINIONS: Final = 5
 _LIGHT: Final = 2  # hits of an agent with light memory
 
 T = TypeVar("T")
@@ -33,18 +34,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What was found. `notes`: why something is missing."""
+    """What was found. `opinions`: topic and what the agent said of it; `notes`: why something is missing."""
 
     hits: tuple[Scored, ...] = ()
     facts: tuple[Scored, ...] = ()
     graph: tuple[str, ...] = ()
-    opinions: tuple[str, ...] = ()
+    opinions: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def untrusted(self) -> bool:
         """Whether words of outsiders are among it."""
         return any(each.outsider for each in (*self.hits, *self.facts))
+
+    def opinions_for(self, query: str) -> tuple[str, ...]:
+        """A few for the prompt: those that the question touches first."""
+        asked = query.casefold()
+        order = sorted(self.opinions, key=lambda each: each[0] not in asked)
+        return tuple(f"{topic}: {' '.join(stance.split())}" for topic, stance in order[:_SHOWN_OPINIONS])
 
     def trusted(self) -> Recalled:
         """Without the words of outsiders."""
@@ -81,9 +88,10 @@ def door_of(door: str, owner: str, peer: str, person: UUID, binding: Binding, sl
 
 
 async def recall(
-    memory: MemoryServiceAsyncStub | None, turn: Turn, composed: Composed, query: str
+    memory: MemoryServiceAsyncStub | None, turn: Turn, composed: Composed, query: str, *, simple: bool = False
 ) -> Recalled:
-    """What memory has for a question; nothing where there is no memory."""
+    """What memory has for a question; nothing where there is no memory. For a `simple` one only the agent's
+    own opinions, which its answer is compared with."""
     limit = composed.agent.recall_limit
     if composed.agent.memory == "light":
         limit = min(limit, _LIGHT)
@@ -101,13 +109,19 @@ async def recall(
             notes.append(f"{name}: {error.reason.name}")
             return None
 
+    opined = attempt(
+        "opinions",
+        memory.ListOpinions(pb.ListOpinionsRequest(access=door, page_size=_MOST_OPINIONS), timeout=TIMEOUT_S),
+    )
+    if simple:
+        return Recalled(opinions=_held(await opined), notes=tuple(notes))
     found, facts, opinions, graph = await asyncio.gather(
         attempt("recall", memory.Recall(asked, timeout=TIMEOUT_S)),
         attempt(
             "facts",
             memory.ListFacts(pb.ListFactsRequest(access=door, page_size=MAX_FACTS), timeout=TIMEOUT_S),
         ),
-        attempt("opinions", memory.ListOpinions(pb.ListOpinionsRequest(access=door), timeout=TIMEOUT_S)),
+        opined,
         attempt(
             "relations",
             memory.ListRelations(
@@ -119,11 +133,13 @@ async def recall(
         hits=tuple(_hit(each) for each in found.hits) if found else (),
         facts=tuple(_fact(each) for each in facts.facts) if facts else (),
         graph=tuple(_edge(each) for each in graph.relations if _own(each)) if graph else (),
-        opinions=tuple(f"{each.topic}: {each.stance}" for each in opinions.opinions[:_MAX_OPINIONS])
-        if opinions
-        else (),
+        opinions=_held(opinions),
         notes=tuple(notes),
     )
+
+
+def _held(found: pb.ListOpinionsResponse | None) -> tuple[tuple[str, str], ...]:
+    return tuple((each.topic, each.stance) for each in found.opinions) if found else ()
 
 
 def _hit(hit: pb.Hit) -> Scored:

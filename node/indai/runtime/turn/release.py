@@ -9,6 +9,7 @@ from typing import Final
 from indai.runtime.composed import Composed
 from indai.runtime.conversations.values import Breach
 from indai.runtime.guardrails import Facts, check
+from indai.runtime.turn.consistent import Stand
 from indai.runtime.words import say
 
 _END: Final = re.compile(r"(?<=[.!?।॥])\s+|\n+")
@@ -19,13 +20,15 @@ _ABOUT_SELF: Final = frozenset({"no_model", "no_prompt", "never_human", "persona
 
 
 class Release:
-    """One answer. `facts` may be replaced while tools return something to talk about."""
+    """One answer. `facts` may be replaced while tools return something to talk about, `stand` when it is
+    known what was said before."""
 
     def __init__(self, composed: Composed, facts: Facts, language: str, tell: Callable[[str], None]) -> None:
         self._composed, self._language, self._tell = composed, language, tell
         self._rest = ""
         self._blocked = False
         self.facts = facts
+        self.stand = Stand(language)
         self.sentences: list[str] = []
         self.breaches: list[Breach] = []
         self.tells_price = False
@@ -39,12 +42,12 @@ class Release:
             whole.append(head)
             self._rest = tail + self._rest[_MOST:]
         for sentence in whole:
-            self._check(sentence)
+            self._check(self._in_line(sentence))
 
     def end(self) -> str:
         """What is left goes out too; gives the whole answer."""
         rest, self._rest = self._rest, ""
-        self._check(rest)
+        self._check(self._in_line(rest))
         return " ".join(self.sentences)
 
     def drop(self) -> None:
@@ -53,8 +56,13 @@ class Release:
 
     def say(self, text: str) -> None:
         """A sentence of ours, which stands by itself."""
-        self.add(text)
         self.end()
+        for sentence in _END.split(text):
+            self._check(sentence)
+
+    def _in_line(self, sentence: str) -> str:
+        """With what was said before; after that the guardrails see it."""
+        return self.stand.check(sentence.strip()) if sentence.strip() else ""
 
     def _check(self, sentence: str) -> None:
         if not sentence.strip():

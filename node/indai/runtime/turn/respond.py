@@ -100,6 +100,7 @@ class Responder:
             step = loop.take(calls, round_.text)
             waiting = await self._run(step.run, loop, executor)
             release.facts = replace(release.facts, skus=release.facts.skus | executor.done.names)
+            release.stand.informed |= bool(executor.done.outcomes)
             if executor.done.hand_to:
                 said.text = release.end()
                 return said

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from indai.runtime.turn.consistent import address
+
 HOUR_MS: Final = 3_600_000
 SLOTS_MS: Final = HOUR_MS // 2
 MOODS: Final = 5
@@ -56,9 +58,13 @@ def words(working: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def guidance(mood: str, known: Sequence[str], price_turns: int | None) -> str:
-    """How to answer now."""
+def guidance(mood: str, known: Sequence[str], price_turns: int | None, answers: Sequence[str] = ()) -> str:
+    """How to answer now. `answers`: the agent's own, oldest first."""
     lines = []
+    if (form := address(" ".join(answers[-3:]))) == "formal":
+        lines.append("In Hindi you say aap (आप) to this person: stay with it.")
+    elif form == "familiar":
+        lines.append("In Hindi you say tum (तुम) to this person: stay with it.")
     if mood == "stressed":
         lines.append("The person is under pressure: be brief and say what happens next.")
     if mood == "curt" and known.count("curt") > 1:
