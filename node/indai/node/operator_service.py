@@ -1,4 +1,8 @@
-"""What the node's operator does: agents, their keys, the node's own state, its whole export."""
+"""What the node's operator does: agents, their keys, the node's own state, its whole export.
+
+The whole export opens what owners agreed, so it is made on the node's machine alone: the operator's token is
+asked for, and somebody with a session in a browser is refused.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from typing import Any
 
 from indai.client.resolver import Resolver
 from indai.node.agents import Agents
+from indai.node.auth import caller
 from indai.node.exporting import Exporter
 from indai.node.policies import Policies
-from indai.protocol.errors import NotFound, Unavailable
+from indai.protocol.errors import NotFound, Reason, Refused, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.v1 import owner_pb2, owner_pb2_grpc, registry_pb2
 
@@ -96,7 +101,13 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
     async def ExportNode(
         self, request: owner_pb2.ExportNodeRequest, context: Any
     ) -> AsyncIterator[owner_pb2.ExportNodeResponse]:
-        """The whole ledger, with the threads."""
+        """The whole ledger, with the threads. Raises Refused for a session in a browser."""
+        if caller(context).session is not None:
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                "The whole ledger leaves only by the operator's token.",
+                hint="run this where the node's data directory is",
+            )
         async for lines in self._exporter.lines(""):
             yield owner_pb2.ExportNodeResponse(lines=lines)
 

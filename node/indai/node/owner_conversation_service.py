@@ -1,7 +1,8 @@
 """`ConversationService` at the owner's port: the caller's token says who writes, whatever the request says.
 
 An owner talks as themselves, sees their own sessions and those that others have with their agent, and may
-take the latter over. The operator sees all sessions and answers in none of the owners' names.
+take the latter over. The operator of the node sees and takes those of tenants, as at their desks, and none
+that people have with their own agents.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from indai.node import auth
 from indai.protocol.errors import Reason, Refused
 from indai.runtime.conversations.outbound import Outbound
 from indai.runtime.conversations.people import People
-from indai.runtime.conversations.reading import Reading, Sight
+from indai.runtime.conversations.reading import TENANTS, Reading, Sight
 from indai.runtime.conversations.values import HANDLE, read_id
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import conversation_pb2_grpc
@@ -82,9 +83,7 @@ class OwnerConversations(conversation_pb2_grpc.ConversationServiceServicer):
 
     async def GetTurn(self, request: pb.GetTurnRequest, context: Any) -> pb.GetTurnResponse:
         """See the contract."""
-        caller = auth.caller(context)
-        sight = Sight() if caller.operator else Sight(owners=[caller.owner])
-        return await self._reading.turn(sight, read_id(request.turn_id, "turn"))
+        return await self._reading.turn(_reach(auth.caller(context)), read_id(request.turn_id, "turn"))
 
     async def CreateLinkCode(
         self, request: pb.CreateLinkCodeRequest, context: Any
@@ -153,18 +152,20 @@ class OwnerConversations(conversation_pb2_grpc.ConversationServiceServicer):
         self, request: pb.ListSessionsRequest | pb.ListSessionMessagesRequest, context: Any
     ) -> Sight:
         caller = auth.caller(context)
-        if caller.operator:
-            return Sight()
-        if request.HasField("person"):
+        if not caller.operator and request.HasField("person"):
             return Sight(person=await self._me(caller.owner))
-        return Sight(owners=[caller.owner])
+        return _reach(caller)
 
     async def _hand(self, session_id: str, context: Any) -> str:
         """Who takes a session in hand; raises NotFound unless it is with their agent."""
         caller = auth.caller(context)
-        sight = Sight() if caller.operator else Sight(owners=[caller.owner])
-        await self._reading.session(sight, read_id(session_id, "session"))
+        await self._reading.session(_reach(caller), read_id(session_id, "session"))
         return "operator" if caller.operator else caller.owner
+
+
+def _reach(caller: auth.Caller) -> Sight:
+    """Sessions that are with the caller's agent; for the operator, with those of tenants."""
+    return TENANTS if caller.operator else Sight(owners=[caller.owner])
 
 
 def _self(owner: str, name: str = "") -> pb.Identity:

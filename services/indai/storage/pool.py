@@ -75,8 +75,11 @@ async def _nothing_to_reset(_: asyncpg.Connection) -> None:
 
 
 @asynccontextmanager
-async def transaction(pool: asyncpg.Pool, owners: Sequence[str] = ()) -> AsyncIterator[asyncpg.Connection]:
-    """One transaction that sees the rows of `owners` (handles) in tables with row-level security.
+async def transaction(
+    pool: asyncpg.Pool, owners: Sequence[str] = (), desk: str = ""
+) -> AsyncIterator[asyncpg.Connection]:
+    """One transaction that sees the rows of `owners` (handles) in tables with row-level security; of their
+    conversations only what `desk`, a tenant's slug or `*` for all tenants, may see, where one is named.
 
     Leaving the block commits. A failure *there* (DATABASE_UNAVAILABLE) leaves the outcome unknown: look up
     what was written by its id before trying again.
@@ -84,7 +87,7 @@ async def transaction(pool: asyncpg.Pool, owners: Sequence[str] = ()) -> AsyncIt
     with translate_errors():
         async with pool.acquire(timeout=_ACQUIRE_TIMEOUT_S) as connection:
             try:
-                await connection.execute(_begin(owners))
+                await connection.execute(_begin(owners, desk))
                 yield connection
             except BaseException:
                 if not connection.is_closed():
@@ -93,14 +96,16 @@ async def transaction(pool: asyncpg.Pool, owners: Sequence[str] = ()) -> AsyncIt
             await connection.execute("COMMIT")
 
 
-def _begin(owners: Sequence[str]) -> str:
-    """Begins a transaction, in one round trip. The owners are set for this transaction only, so a pooled
+def _begin(owners: Sequence[str], desk: str) -> str:
+    """Begins a transaction, in one round trip. What may be seen is set for this transaction only, so a pooled
     connection never carries one owner's rights to the next.
     """
-    if not owners:
+    named = {"indai.owners": ",".join(owners), "indai.desk": desk}
+    literals = [(name, value.replace("'", "''")) for name, value in named.items() if value]
+    if not literals:
         return "BEGIN"
-    literal = ",".join(owners).replace("'", "''")
-    return f"BEGIN; SELECT set_config('indai.owners', '{literal}', true)"
+    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in literals)
+    return f"BEGIN; SELECT {settings}"
 
 
 @contextmanager

@@ -152,6 +152,34 @@ async def test_who_waits_for_any_person_is_in_the_queue_until_one_takes_them(dat
         assert (back.session.status, back.taken_by) == ("active", "")
 
 
+async def test_the_database_itself_shows_a_desk_its_tenant_s_conversations_and_nobody_s_own(
+    database: Database,
+) -> None:
+    """Whatever a query asks for: each table is read whole, with every owner's rows open to it."""
+    tables = ("sessions", "messages", "turns", "users", "identities", "guardrail_violations", "outbound")
+
+    async def seen(desk: str) -> dict[str, int]:
+        async with transaction(here.pool, ["harbour", ALICE], desk) as connection:
+            return {
+                name: await connection.fetchval(f"SELECT count(*) FROM runtime.{name}")  # noqa: S608
+                for name in tables
+            }
+
+    async with cell(database.pool) as here:
+        await here.apply("harbour", SHOP.replace("acme", "harbour").replace("00000000", "00000077"))
+        await here.say(owner(ALICE, "hello, my own agent"))
+        await here.say(phone(PHONE, "hello, agent of alice", handle=ALICE, account="+911100000055"))
+        whole = await seen("")
+        assert whole["sessions"] >= 2
+        assert await seen("harbour") == await seen("*") == dict.fromkeys(tables, 0)
+        await here.say(phone(PHONE, "hello, shop", account="+911100000077"))
+        for desk in ("harbour", "*"):
+            now = await seen(desk)
+            assert (now["sessions"], now["messages"], now["turns"], now["users"]) == (1, 2, 1, 1), desk
+        assert await seen("other") == dict.fromkeys(tables, 0)
+        assert (await seen(""))["messages"] == whole["messages"] + 2
+
+
 async def test_a_hand_off_to_somebody_not_allowed_is_refused(database: Database) -> None:
     replies = (calls("hand-over", to="finance"), Reply(text=("I stay with you.",)))
     async with asked(database, *replies) as (here, _):

@@ -7,7 +7,7 @@ import contextlib
 import uuid
 from typing import Any
 
-import pytest
+from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import asking_pb2, conversation_pb2, desk_pb2
 from indai.v1 import tenant_pb2 as pb
@@ -16,6 +16,7 @@ from indai.v1.conversation_pb2_grpc import ConversationServiceStub
 from indai.v1.desk_pb2_grpc import DeskServiceStub
 from indai.v1.tenant_pb2_grpc import LendingServiceStub, TenantDeskServiceStub
 
+from tests.service.web.roles import INSIDE, METHODS, SERVICES, admitted, contract, passes, tokens
 from tests.service.web.tenants import City, city
 
 __all__ = ["city"]
@@ -88,43 +89,55 @@ async def test_nobody_s_private_talk_is_a_tenant_s(city: City) -> None:
     assert await reason(owner.ListDeskTenants(pb.ListDeskTenantsRequest())) is Reason.UNAUTHENTICATED
 
 
-@pytest.mark.parametrize(
-    ("role", "refused"),
-    [
-        (
-            "auditor",
-            {
-                "TakeOverConversation",
-                "HandBackConversation",
-                "AnswerConversation",
-                "ReplayTenantWork",
-                "ReplayTenantLetters",
-                "MoveRequest",
-            },
-        ),
-        (
-            "staff",
-            {
-                "GetStageTimes",
-                "ListTenantUsage",
-                "ListTenantWork",
-                "ReplayTenantWork",
-                "ListTenantChannels",
-                "ReplayTenantLetters",
-            },
-        ),
-    ],
-)
-async def test_roles_are_kept_at_the_calls(city: City, role: str, refused: set[str]) -> None:
+async def test_the_operator_of_the_node_sees_what_tenants_do_and_nobody_s_own_talk(city: City) -> None:
+    await city.says("ind.ai/office", "My PIN is 4711")
+    private = city.session
     await city.says("riverton.example", "Hello")
-    desk = await city.desk("riverton", role)
-    outcomes = {
-        name: await reason(getattr(desk, name)(request))
-        for name, request in read_methods("", city.session).items()
-    }
-    assert {name for name, found in outcomes.items() if found is Reason.PERMISSION_DENIED} == refused
-    away = pb.HandBackConversationRequest(tenant="riverton", session_id=city.session)
-    await city.stub(TenantDeskServiceStub, city.root).HandBackConversation(away)
+    theirs = city.session
+    mine = city.stub(ConversationServiceStub, city.office.token)
+    turn = (
+        (await mine.ListSessionMessages(conversation_pb2.ListSessionMessagesRequest(session_id=private)))
+        .messages[0]
+        .turn_id
+    )
+    async with city.person("*", "operator") as browser:
+        session = next(one.value for one in browser.http.cookie_jar if one.key == "indai-desk")
+    for token in (city.root, session):
+        talks = city.stub(ConversationServiceStub, token)
+        listed = (await talks.ListSessions(conversation_pb2.ListSessionsRequest(page_size=200))).sessions
+        assert theirs in [one.session_id for one in listed]
+        assert {one.door for one in listed} == {"distribution"}
+        for name, request in {
+            "ListSessionMessages": conversation_pb2.ListSessionMessagesRequest(session_id=private),
+            "GetTurn": conversation_pb2.GetTurnRequest(turn_id=turn),
+            "TakeOverSession": conversation_pb2.TakeOverSessionRequest(session_id=private),
+            "HandBackSession": conversation_pb2.HandBackSessionRequest(session_id=private),
+            "SendAsHuman": conversation_pb2.SendAsHumanRequest(session_id=private, text="x", request_id="r"),
+        }.items():
+            assert await reason(getattr(talks, name)(request)) is Reason.NOT_FOUND, name
+    assert (await mine.GetTurn(conversation_pb2.GetTurnRequest(turn_id=turn))).session_id == private
+
+
+async def test_every_method_of_the_contract_admits_exactly_its_callers(city: City) -> None:
+    """Each role calls each method there is; a method without a row in the table of callers fails."""
+    services = contract()
+    methods = [each for one in services if one.name not in INSIDE for each in one.methods]
+    assert {one.name for one in services} == INSIDE | set(SERVICES)
+    assert set(METHODS) <= {f"{each.containing_service.name}.{each.name}" for each in methods}
+    address = city.b.info.addresses["owner"]
+    channels = {who: plain_channel(address, token=token) for who, token in (await tokens(city)).items()}
+
+    async def wrong(who: str) -> list[str]:
+        found = []
+        for method in methods:
+            expected = who in admitted(method)
+            if await passes(channels[who], method, expected=expected) is not expected:
+                name = f"{method.containing_service.name}.{method.name}"
+                found.append(f"{name}: {who} {'refused' if expected else 'let in'}")
+        return found
+
+    found = [each for some in await asyncio.gather(*map(wrong, channels)) for each in some]
+    assert not found, "\n".join(found)
 
 
 async def test_a_conversation_is_taken_over_answered_and_handed_back(city: City) -> None:

@@ -71,7 +71,7 @@ class Figures:
     async def of(self, post: Post, days: int) -> pb.GetTenantFiguresResponse:
         """Four queries, whatever the number of conversations."""
         about = (post.tenant, post.owners, checked_days(days, USUAL_DAYS))
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             now = await connection.fetchrow(_NOW, *about[:2])
             turns = await connection.fetch(_TURNS, *about)
             talks = await connection.fetch(_TALKS, *about)
@@ -96,7 +96,7 @@ class Figures:
     async def stages(self, post: Post, days: int) -> pb.GetStageTimesResponse:
         """The slowest first."""
         about = (post.tenant, post.owners, checked_days(days, USUAL_STAGE_DAYS))
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             rows = await connection.fetch(_STAGES, *about)
         return pb.GetStageTimesResponse(
             stages=[

@@ -86,7 +86,7 @@ class Talks:
         size, (at, last) = page_size(request.page_size), _after(request.page_token)
         shown: list[asyncpg.Record] = []
         more = ""
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             if request.status != "active" and at is None:
                 shown = await connection.fetch(_QUEUE, post.tenant, post.owners, MAX_QUEUE)
             if request.status != "handed_off":
@@ -101,7 +101,7 @@ class Talks:
     async def find(self, post: Post, session_id: str) -> tuple[str, UUID]:
         """Whose rows a conversation of the tenant is in, and its id. Raises NotFound for any other."""
         session = read_id(session_id, "session")
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             row = await connection.fetchrow(_ONE, post.tenant, post.owners, session)
         if row is None:
             raise missing("session")
@@ -109,7 +109,7 @@ class Talks:
 
     async def taken_by(self, post: Post, session_id: str) -> str:
         """Who has a conversation of the tenant; empty for nobody."""
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             row = await connection.fetchrow(_ONE, post.tenant, post.owners, read_id(session_id, "session"))
         return str(row["taken_by"]) if row else ""
 
@@ -119,7 +119,7 @@ class Talks:
         """The messages before the token, or up to the turn, or the newest. Raises NotFound."""
         session = read_id(request.session_id, "session")
         before = _place(request.page_token)
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             row = await connection.fetchrow(_ONE, post.tenant, post.owners, session)
             if row is None:
                 raise missing("session")
@@ -144,7 +144,7 @@ class Talks:
     ) -> pb.ListGuardrailEventsResponse:
         """Newest first."""
         size, (at, last) = page_size(request.page_size), _after(request.page_token)
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             rows = await connection.fetch(_EVENTS, post.tenant, post.owners, at, last, size + 1)
         more = _token(rows[size - 1]["created_at"], rows[size - 1]["id"]) if len(rows) > size else ""
         return pb.ListGuardrailEventsResponse(events=map(_event, rows[:size]), next_page_token=more)

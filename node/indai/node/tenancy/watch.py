@@ -85,7 +85,7 @@ class Watch:
                 await self._look(post, room)
 
     async def _look(self, post: Post, room: _Room) -> None:
-        async with transaction(self._pool, post.owners) as connection:
+        async with transaction(self._pool, post.owners, post.tenant) as connection:
             row = await connection.fetchrow(_LOOK, post.tenant, post.owners, MAX_WAITING)
         seen = tuple(row.values())
         if seen == room.seen:

@@ -39,10 +39,16 @@ _MESSAGES = """
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Whose rows a call may see: those of `owners` (None: of all), or of one person."""
+    """Whose rows a call may see: those of `owners` (None: of all), or of one person; `desk` is that of
+    `seeing`."""
 
     owners: Sequence[str] | None = None
     person: UUID | None = None
+    desk: str = ""
+
+
+TENANTS: Final = Sight(desk="*")
+"""What the node's operator sees: conversations of all tenants, and nobody's own."""
 
 
 class Reading:
@@ -75,7 +81,7 @@ class Reading:
         size, after = _size(request.page_size, *MESSAGES), _read(request.page_token)
         owner, _ = await self.session(sight, session)
         place = int(after[0]) if after and after[0].isdecimal() else 0
-        async with seeing(self._pool, [owner]) as connection:
+        async with seeing(self._pool, [owner], desk=sight.desk) as connection:
             rows = await connection.fetch(_MESSAGES, session, place, size + 1)
         more = _token(str(rows[size - 1]["place"]), "") if len(rows) > size else ""
         return pb.ListSessionMessagesResponse(messages=map(message_of, rows[:size]), next_page_token=more)
@@ -83,7 +89,7 @@ class Reading:
     async def turn(self, sight: Sight, turn: UUID) -> pb.GetTurnResponse:
         """One turn with its trace. Raises NotFound."""
         owners = await every_owner(self._pool) if sight.owners is None else sight.owners
-        async with seeing(self._pool, owners) as connection:
+        async with seeing(self._pool, owners, desk=sight.desk) as connection:
             row = await connection.fetchrow("SELECT * FROM runtime.turns WHERE id = $1", turn)
             broken = await connection.fetch(
                 "SELECT tier, rule_id, severity FROM runtime.guardrail_violations"
@@ -107,7 +113,7 @@ class Reading:
         owners = sight.owners
         if owners is None:
             owners = [] if people else await every_owner(self._pool)
-        async with seeing(self._pool, owners, people=people) as connection:
+        async with seeing(self._pool, owners, people=people, desk=sight.desk) as connection:
             rows: list[asyncpg.Record] = await connection.fetch(
                 _LIST, handle, sight.person, at, last, limit, only
             )

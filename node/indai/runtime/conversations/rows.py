@@ -25,9 +25,11 @@ async def seeing(
     identity: pb.Identity | None = None,
     delivery: str = "",
     code: bytes = b"",
+    desk: str = "",
 ) -> AsyncIterator[asyncpg.Connection]:
-    """A transaction; leaving it commits."""
-    async with transaction(pool, owners) as connection:
+    """A transaction; leaving it commits. `desk` narrows it to what people of a tenant, or with `*` of the
+    node, may see."""
+    async with transaction(pool, owners, desk) as connection:
         named = f"{identity.kind}\n{identity.value}" if identity is not None else ""
         if people or named or delivery or code:
             await connection.execute(_NAMED, ",".join(map(str, people)), named, delivery, code.hex())
