@@ -28,6 +28,7 @@ SECTIONS = {
         "consents": _HERE + "consents",
         "revoke": _HERE + "revoke",
         "disconnect": _HERE + "disconnect",
+        "forget": _HERE + "forget",
     }
 }
 _STATES = {
@@ -256,6 +257,36 @@ async def _disconnect(home: Home, acting: str, name: str) -> bool:
     async with owner_session(home, acting) as owner:
         request = pb.EndConnectionRequest(name=name)
         return (await owner.connections.EndConnection(request, timeout=WAIT_S)).told
+
+
+@command("forget", "indai connect forget --yes", "indai connect forget --everybody --yes")
+@click.option("--person", metavar="ID", default="", help="Somebody who talked to your agent, not you.")
+@click.option("--everybody", is_flag=True, help="You, all of them, and your pages to pay on.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@as_option
+def forget(home: Home, acting: str, person: str, everybody: bool, yes: bool) -> None:
+    """Forget what public services gave: tokens, documents and consents.
+
+    This can't be undone. DigiLocker is told; where you gave consent to read
+    bank accounts, end it in that app, too.
+    """
+    if not yes:
+        whom = "everybody" if everybody else person or "you"
+        click.confirm(f"Forget all that public services gave about {whom}?", abort=True, err=True)
+    found = run(_forget(home, acting, person, everybody))
+
+    def show(page: Page) -> None:
+        page.line(f"{found.rows} rows are forgotten.", "green")
+        if not found.told:
+            page.line("DigiLocker could not be told: end the access in its own app, too.", "yellow")
+
+    emit({"people": found.people, "rows": found.rows, "told": found.told}, show)
+
+
+async def _forget(home: Home, acting: str, person: str, everybody: bool) -> pb.ForgetConnectionsResponse:
+    async with owner_session(home, acting) as owner:
+        request = pb.ForgetConnectionsRequest(person=person, everybody=everybody)
+        return await owner.connections.ForgetConnections(request, timeout=WAIT_S)
 
 
 def _connection(found: pb.Connection) -> dict[str, object]:

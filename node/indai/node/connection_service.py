@@ -106,6 +106,21 @@ class ConnectionServicer(connections_pb2_grpc.ConnectionServiceServicer):
             consent=_view(await self._desk.accounts.revoke(owner, owner, matches[0].id))
         )
 
+    async def ForgetConnections(
+        self, request: pb.ForgetConnectionsRequest, context: Any
+    ) -> pb.ForgetConnectionsResponse:
+        """Everything that services gave of a person, or of everybody."""
+        owner = caller(context).owner
+        if request.everybody and request.person:
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                "Either one person is forgotten or everybody.",
+                fields={"person": "must be empty"},
+            )
+        person = None if request.everybody else request.person or owner
+        done = await self._desk.forget(owner, person)
+        return pb.ForgetConnectionsResponse(people=done.people, rows=done.rows, told=done.told)
+
 
 def _check_name(name: str) -> None:
     if name != DIGILOCKER:

@@ -466,3 +466,59 @@ class RevokeServiceConsentResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeServiceConsentResponse: _TypeAlias = RevokeServiceConsentResponse  # noqa: Y015
+
+@_typing.final
+class ForgetConnectionsRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERSON_FIELD_NUMBER: _builtins.int
+    EVERYBODY_FIELD_NUMBER: _builtins.int
+    person: _builtins.str
+    """Whom, as the agent knows them: a person who talked to it. Empty: the owner."""
+    everybody: _builtins.bool
+    """Everybody who ever talked to the owner's agent, the owner, and the owner's pages to pay on. `person` must be empty."""
+    def __init__(
+        self,
+        *,
+        person: _builtins.str = ...,
+        everybody: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["everybody", b"everybody", "person", b"person"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetConnectionsRequest: _TypeAlias = ForgetConnectionsRequest  # noqa: Y015
+
+@_typing.final
+class ForgetConnectionsResponse(_message.Message):
+    """What went."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEOPLE_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    TOLD_FIELD_NUMBER: _builtins.int
+    people: _builtins.int
+    """Of how many people."""
+    rows: _builtins.int
+    """How many rows."""
+    told: _builtins.bool
+    """Every service that could be told was reached. Where it was not, access ends in the service's own app."""
+    def __init__(
+        self,
+        *,
+        people: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        told: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["people", b"people", "rows", b"rows", "told", b"told"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetConnectionsResponse: _TypeAlias = ForgetConnectionsResponse  # noqa: Y015

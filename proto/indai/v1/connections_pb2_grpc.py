@@ -71,6 +71,11 @@ class ConnectionServiceStub:
                 request_serializer=indai_dot_v1_dot_connections__pb2.RevokeServiceConsentRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_connections__pb2.RevokeServiceConsentResponse.FromString,
                 _registered_method=True)
+        self.ForgetConnections = channel.unary_unary(
+                '/indai.v1.ConnectionService/ForgetConnections',
+                request_serializer=indai_dot_v1_dot_connections__pb2.ForgetConnectionsRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_connections__pb2.ForgetConnectionsResponse.FromString,
+                _registered_method=True)
 
 
 class ConnectionServiceServicer:
@@ -127,6 +132,13 @@ class ConnectionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForgetConnections(self, request, context):
+        """Forgets what public services gave: tokens, documents, consents and what was read under them. Services that can be told are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConnectionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -164,6 +176,11 @@ def add_ConnectionServiceServicer_to_server(servicer, server):
                     servicer.RevokeServiceConsent,
                     request_deserializer=indai_dot_v1_dot_connections__pb2.RevokeServiceConsentRequest.FromString,
                     response_serializer=indai_dot_v1_dot_connections__pb2.RevokeServiceConsentResponse.SerializeToString,
+            ),
+            'ForgetConnections': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetConnections,
+                    request_deserializer=indai_dot_v1_dot_connections__pb2.ForgetConnectionsRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_connections__pb2.ForgetConnectionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -357,6 +374,33 @@ class ConnectionService:
             '/indai.v1.ConnectionService/RevokeServiceConsent',
             indai_dot_v1_dot_connections__pb2.RevokeServiceConsentRequest.SerializeToString,
             indai_dot_v1_dot_connections__pb2.RevokeServiceConsentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetConnections(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.ConnectionService/ForgetConnections',
+            indai_dot_v1_dot_connections__pb2.ForgetConnectionsRequest.SerializeToString,
+            indai_dot_v1_dot_connections__pb2.ForgetConnectionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

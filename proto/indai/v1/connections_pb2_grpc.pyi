@@ -49,6 +49,8 @@ class ConnectionServiceStub:
     """What the owner has consented to, the newest first."""
     RevokeServiceConsent: _grpc.UnaryUnaryMultiCallable[_connections_pb2.RevokeServiceConsentRequest, _connections_pb2.RevokeServiceConsentResponse]
     """Reads nothing more under a consent. Where it was given, only the person can end it."""
+    ForgetConnections: _grpc.UnaryUnaryMultiCallable[_connections_pb2.ForgetConnectionsRequest, _connections_pb2.ForgetConnectionsResponse]
+    """Forgets what public services gave: tokens, documents, consents and what was read under them. Services that can be told are."""
 
 @_typing.type_check_only
 class ConnectionServiceAsyncStub(ConnectionServiceStub):
@@ -71,6 +73,8 @@ class ConnectionServiceAsyncStub(ConnectionServiceStub):
     """What the owner has consented to, the newest first."""
     RevokeServiceConsent: _aio.UnaryUnaryMultiCallable[_connections_pb2.RevokeServiceConsentRequest, _connections_pb2.RevokeServiceConsentResponse]  # type: ignore[assignment]
     """Reads nothing more under a consent. Where it was given, only the person can end it."""
+    ForgetConnections: _aio.UnaryUnaryMultiCallable[_connections_pb2.ForgetConnectionsRequest, _connections_pb2.ForgetConnectionsResponse]  # type: ignore[assignment]
+    """Forgets what public services gave: tokens, documents, consents and what was read under them. Services that can be told are."""
 
 class ConnectionServiceServicer(metaclass=_abc_1.ABCMeta):
     """India's public services for one owner: what is connected, and what they have consented to. Authenticated by the owner's
@@ -132,5 +136,13 @@ class ConnectionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_connections_pb2.RevokeServiceConsentResponse, _abc.Awaitable[_connections_pb2.RevokeServiceConsentResponse]]:
         """Reads nothing more under a consent. Where it was given, only the person can end it."""
+
+    @_abc_1.abstractmethod
+    def ForgetConnections(
+        self,
+        request: _connections_pb2.ForgetConnectionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_connections_pb2.ForgetConnectionsResponse, _abc.Awaitable[_connections_pb2.ForgetConnectionsResponse]]:
+        """Forgets what public services gave: tokens, documents, consents and what was read under them. Services that can be told are."""
 
 def add_ConnectionServiceServicer_to_server(servicer: ConnectionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -17,6 +17,7 @@ from indai.dpi.config import Config
 from indai.dpi.consents import Consents
 from indai.dpi.digilocker import DigiLocker
 from indai.dpi.documents import Documents, Seal
+from indai.dpi.forgetting import Forgotten, forget
 from indai.dpi.health import HealthDesk
 from indai.dpi.jws import Signer, Verifier
 from indai.dpi.lockers import CALLBACK, Lockers
@@ -81,6 +82,10 @@ class Desk:
         self.health = HealthDesk(self._health_ids, self.consents, around.seal, around.unseal, around.clock)
         self.links = PaymentLinks(around.pool, self._provider, around.merchant, around.clock)
         self._abdm: tuple[str, HealthIds] | None = None
+
+    async def forget(self, owner: str, person: str | None) -> Forgotten:
+        """See `indai.dpi.forgetting`."""
+        return await forget(self._around.pool, self.lockers, owner, person)
 
     async def __aenter__(self) -> Self:
         self._session = open_session(private=self._around.private)

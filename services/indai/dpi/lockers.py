@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -186,6 +187,16 @@ class Lockers:
                     person,
                     _NAME,
                 )
+        return told
+
+    async def forget(self, owner: str, person: str) -> bool:
+        """Disconnect if there is a connection, and leave no token behind even where a row of it never came to
+        be; False when DigiLocker could not be told."""
+        told = True
+        with contextlib.suppress(NotFound):
+            told = await self.disconnect(owner, person)
+        async with self._lock(owner, person):
+            await self._vault.remove(f"vault:{_secret_name(owner, person)}")
         return told
 
     async def issued(self, owner: str, person: str) -> Sequence[Issued]:

@@ -150,6 +150,11 @@ async def test_bank_consent_is_asked_for_given_and_revoked_by_command(place: Pla
     assert {each["consent"]: each["status"] for each in listed}[asked["consent"]] == "ACTIVE"
     ended = await place.does("connect", "revoke", asked["consent"][:8])
     assert (ended["status"], ended["kind"]) == ("REVOKED", "aa")
+    both = await place.does("connect", "forget", "--person", "p", "--everybody", "--yes", exit_code=2)
+    assert both["error"]["reason"] == "INVALID_ARGUMENT"
+    gone = await place.does("connect", "forget", "--yes")
+    assert (gone["people"], gone["told"], gone["rows"] > 0) == (1, True, True)
+    assert (await place.does("connect", "consents"))["consents"] == []
 
 
 async def test_the_node_s_own_toolbox_connects_lists_and_pulls_and_keeps_no_link(place: Place) -> None:

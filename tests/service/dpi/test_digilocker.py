@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from indai.dpi.digilocker import check_reference
 from indai.dpi.documents import PATH, Documents
-from indai.dpi.lockers import FLOW_MS, TRIES
+from indai.dpi.lockers import FLOW_MS, TRIES, _secret_name
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused, Unavailable
+from indai.storage.pool import transaction
 
 from tests.service.dpi.conftest import NOW, OTHER, OWNER, MakeRoom, Room, digilocker_config
 from tests.service.dpi.lockerserver import CARD, MARKS, SECRET, STRANGE, LockerServer
@@ -274,3 +275,47 @@ async def test_a_node_in_public_does_not_knock_at_private_addresses(
 async def test_what_is_not_set_up_says_so(make_room: MakeRoom) -> None:
     async with make_room("") as room:
         assert await reason(room.desk.lockers.begin(OWNER, OWNER, PURPOSE)) is Reason.UNSUPPORTED
+
+
+async def test_forgetting_a_person_leaves_nothing_of_them_and_all_of_the_others(
+    room: Room, locker: LockerServer
+) -> None:
+    for person in (OWNER, OTHER):
+        await connect(room, locker, person)
+        await room.desk.lockers.pull(OWNER, person, MARKS)
+    await room.desk.consents.add(OTHER, OTHER, "aa", PURPOSE, NOW + 60_000)  # at another owner of this node
+    await room.desk.lockers.begin(OWNER, OTHER, PURPOSE)
+    done = await room.desk.forget(OWNER, OTHER)
+    assert (done.people, done.told) == (1, True)
+    assert done.rows == 3  # beside its connection and document: a flow, a consent, a use
+    assert await room.desk.lockers.status(OWNER, OTHER) is None
+    mine = await room.desk.lockers.status(OWNER, OWNER)
+    assert mine is not None
+    assert mine.state == "live"
+    assert [each.status for each in await room.desk.consents.of(OWNER, OWNER)] == ["ACTIVE"]
+    assert len(room.secrets.names()) == 2  # the operator's, and the other person's token
+    assert (await room.desk.forget(OWNER, OTHER)).rows == 0
+
+
+async def test_an_owner_who_leaves_takes_everybody_along_also_while_digilocker_is_down(
+    room: Room, locker: LockerServer
+) -> None:
+    await connect(room, locker)
+    status, _ = await came_back(room, locker, OTHER)  # waits for its code
+    assert status == 200
+    await room.vault.set(_secret_name(OWNER, "a crash"), "a token whose row never came to be")
+    await room.desk.consents.add(OTHER, OTHER, "aa", PURPOSE, NOW + 60_000)
+    async with transaction(room.pool, [OWNER]) as connection:
+        await connection.execute(
+            "INSERT INTO dpi.splits (owner, payment_id, currency, amount_minor, shares, created_ms)"
+            " VALUES ($1, 'pay_1', 'INR', 1, '[]', 1)",
+            OWNER,
+        )
+    await room.desk.lockers.begin(OWNER, "a crash", PURPOSE)
+    locker.faults += [500] * 8
+    done = await room.desk.forget(OWNER, None)
+    assert (done.people, done.told) == (3, False)
+    assert room.secrets.names() == ["locker"]
+    stored = await room.everything_stored()
+    assert len(stored.splitlines()) == 1  # what another owner of this node has
+    assert OWNER not in stored
