@@ -366,10 +366,9 @@ class NodeWorld:
         start = Start(owner, node.context.new_id(), peer=peer, wish=wish, request_id=number)
         mine = [bytes.fromhex(thread) for of, thread in node.store.tables.threads if of == owner]
         if mine and self.random.random() < 0.5:
-            start.passes_on = self.random.choice(mine)
-            self.because[owner, start.thread.hex()] = start.passes_on.hex()
-            if self.mutation == "forgets-hops":
-                start.passes_on = b""
+            because = self.random.choice(mine)
+            self.because[owner, start.thread.hex()] = because.hex()
+            start.passes_on = () if self.mutation == "forgets-hops" else (because,)
         return start
 
     async def _clock(self) -> None:

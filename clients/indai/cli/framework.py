@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 from indai.cli.errors import STATUSES, exit_status, wrong
 from indai.cli.output import json_option, wants_json
+from indai.client.because import acting_on
 
 T = TypeVar("T")
 
@@ -89,6 +91,7 @@ class Program(Group):
                 [
                     ("INDAI_DATA", "data directory (default: ~/.indai; root: /var/lib/indai/home)"),
                     ("INDAI_HANDLE", "the handle to act as, when several live here"),
+                    ("INDAI_BECAUSE", "threads that a program acts on by this command: a hop more"),
                     ("INDAI_DATABASE_URL", "another Postgres instead of the embedded one"),
                     ("INDAI_CELL_TOKEN", "what roles in several processes show each other"),
                     ("NO_COLOR", "no colour, also on a terminal"),
@@ -108,5 +111,7 @@ def command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Command
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's asynchronous part."""
-    return asyncio.run(work)
+    """Run a command's asynchronous part. What INDAI_BECAUSE names is what a program that runs the command
+    acts on: it is passed on."""
+    with acting_on(*filter(None, os.environ.get("INDAI_BECAUSE", "").split(","))):
+        return asyncio.run(work)

@@ -161,8 +161,8 @@ async def owner_channel(run: Run, token: str) -> CheckedChannel:
             hint="name the data directory of a node with --data",
         )
     if run.tls:
-        return await pinned_channel(address, bytes.fromhex(run.tls), metadata=bearer(token))
-    return plain_channel(address, token=token)
+        return await pinned_channel(address, bytes.fromhex(run.tls), metadata=bearer(token), carries=True)
+    return plain_channel(address, token=token, carries=True)
 
 
 def _registry_address(home: Home) -> str:

@@ -17,13 +17,13 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 from google.protobuf.timestamp_pb2 import Timestamp
+from indai.client.because import acting_on
 from indai.client.channels import CheckedChannel, bearer, plain_channel
 from indai.client.outcomes import Outcome, Question
 from indai.client.tls import pinned_channel
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5  # between two looks at the inbox
 
-_decided: ContextVar[str] = ContextVar("decided", default="")  # the thread that a handler is deciding about
-
 Handler = Callable[[Question], "bool | Awaitable[bool | None] | None"]
 """True signs exactly what is shown, False declines it, None leaves it to the owner."""
 
@@ -50,7 +48,7 @@ class Agent:
     """See the module. One event loop owns an object."""
 
     def __init__(self, channel: CheckedChannel) -> None:
-        self.channel = channel  # for the stubs of the node's other services
+        self.channel = channel  # for the stubs of the node's other services; it carries hops, too
         self.stub: OwnerServiceAsyncStub = OwnerServiceStub(channel)
         self._handlers: dict[str, Handler] = {}
         self._left: set[str] = set()
@@ -64,9 +62,9 @@ class Agent:
         this machine. Raises Unavailable(UNREACHABLE), Refused(PIN_MISMATCH), InvalidInput.
         """
         if pin:
-            channel = await pinned_channel(address, bytes.fromhex(pin), metadata=bearer(token))
+            channel = await pinned_channel(address, bytes.fromhex(pin), metadata=bearer(token), carries=True)
         else:
-            channel = plain_channel(address, token=token)
+            channel = plain_channel(address, token=token, carries=True)
         async with channel:
             yield Agent(channel)
 
@@ -114,7 +112,7 @@ class Agent:
             start_time=_stamp(start),
             end_time=_stamp(end),
             place=place,
-            passes_on=passes_on or _decided.get(),
+            passes_on=passes_on,
         )
         started = await self.stub.StartMeet(request)
         return await self.outcome(started.thread.thread_id)
@@ -123,11 +121,10 @@ class Agent:
         """Begin with a wish of any kind (see `indai.protocol.kinds`) and await what comes of it.
 
         `passes_on`: the thread because of which this one begins, so that what is asked runs round no ring of
-        agents; within a handler it is the one that the question is about. Raises
+        agents; within a handler the one that the question is about is named by itself. Raises
         ProtocolError(TOO_MANY_HOPS) when two agents have passed it on already.
         """
-        because = passes_on or _decided.get()
-        request = owner_pb2.StartIntentRequest(request_id=str(uuid.uuid4()), peer=peer, passes_on=because)
+        request = owner_pb2.StartIntentRequest(request_id=str(uuid.uuid4()), peer=peer, passes_on=passes_on)
         proposed = negotiation_pb2.Propose()
         getattr(proposed, wish.kind).CopyFrom(wish.to_pb())
         request.wish.CopyFrom(proposed)
@@ -203,12 +200,9 @@ class Agent:
         handler = self._handlers.get(question.kind, self._handlers.get("*"))
         if handler is None or question.code in self._left:
             return
-        about = _decided.set(question.thread.thread)
-        try:
+        with acting_on(question.thread.thread):
             word = handler(question)
             approve = await word if inspect.isawaitable(word) else word
-        finally:
-            _decided.reset(about)
         if approve is None:
             self._left.add(question.code)
             return

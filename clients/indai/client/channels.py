@@ -21,6 +21,7 @@ import grpc
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import MethodOptions
 from grpc import aio
+from indai.client import because
 from indai.client.addresses import parse_address
 from indai.client.rpc import from_rpc_error, server_status, unreachable
 from indai.protocol.errors import IndaiError
@@ -59,18 +60,21 @@ def bearer(token: str) -> Metadata:
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
-def plain_channel(address: str, *, token: str = "", options: Options = ()) -> CheckedChannel:
+def plain_channel(
+    address: str, *, token: str = "", options: Options = (), carries: bool = False
+) -> CheckedChannel:
     """A channel without TLS, for loopback. Raises InvalidInput when `address` is none."""
     target = parse_address(address).target
     inner = aio.insecure_channel(target, options=[*CHANNEL_OPTIONS, *options])
-    return CheckedChannel(inner, address, metadata=bearer(token))
+    return CheckedChannel(inner, address, metadata=bearer(token), carries=carries)
 
 
 class CheckedChannel(aio.Channel):
     """A channel with one error contract; see the module.
 
     `metadata` is added to each call. `on_unreachable` is told each time the connection, not the service, has
-    failed.
+    failed. `carries`: calls say because of which threads they are made (`indai.client.because`); it is set
+    only where the other end is the owner's own node.
     """
 
     def __init__(
@@ -82,7 +86,9 @@ class CheckedChannel(aio.Channel):
         stream_timeout_s: float = STREAM_TIMEOUT_S,
         metadata: Metadata = (),
         on_unreachable: Callable[[], None] | None = None,
+        carries: bool = False,
     ) -> None:
+        self._carries = carries
         self._inner = inner
         self._timeout_s = timeout_s
         self._stream_timeout_s = stream_timeout_s
@@ -104,11 +110,10 @@ class CheckedChannel(aio.Channel):
         ) -> Any:
             loop = asyncio.get_running_loop()
             deadline = loop.time() + (self._timeout_s if timeout is None else timeout)
+            said = (*self._said(), *metadata)
             for attempt in range(attempts):
                 try:
-                    return await self._attempt(
-                        invoke, method, request, deadline - loop.time(), (*self._metadata, *metadata), rest
-                    )
+                    return await self._attempt(invoke, method, request, deadline - loop.time(), said, rest)
                 except _ConnectionFailed as failed:
                     pause = BACKOFF_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311 - jitter, no secret
                     if attempt + 1 == attempts or loop.time() + pause >= deadline:
@@ -147,7 +152,7 @@ class CheckedChannel(aio.Channel):
             limit = self._stream_timeout_s if timeout is None else timeout
             stream = None
             try:
-                stream = invoke(request, timeout=limit, metadata=(*self._metadata, *metadata), **rest)
+                stream = invoke(request, timeout=limit, metadata=(*self._said(), *metadata), **rest)
                 async for response in stream:
                     yield response
             except aio.AioRpcError as error:
@@ -164,6 +169,9 @@ class CheckedChannel(aio.Channel):
                     stream.cancel()
 
         return call
+
+    def _said(self) -> Metadata:
+        return (*self._metadata, *because.metadata()) if self._carries else self._metadata
 
     def _failed(self, error: aio.AioRpcError, method: str) -> Exception:
         meaning = from_rpc_error(error, address=self.address, method=method)

@@ -29,6 +29,7 @@ async def threads(session: Session) -> str:
 async def inbox(session: Session) -> str:
     """What waits for the owner."""
     answer = await session.owner.ListInbox(owner_pb2.ListInboxRequest())
+    session.look(*(one.thread_id for one in answer.approvals))
     return json.dumps([approval(one).model_dump() for one in answer.approvals], ensure_ascii=False)
 
 
@@ -43,6 +44,7 @@ async def thread(thread: str, ctx: Ctx) -> str:
 
     async def read() -> str:
         answer = await of(ctx).owner.GetThread(owner_pb2.GetThreadRequest(thread_id=thread))
+        of(ctx).look(answer.thread.thread_id)
         return detail(answer).model_dump_json()
 
     return await _read(read)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
+from indai.client.because import MOST, acting_on
 from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
 from indai.protocol.errors import IndaiError
-from indai.v1 import calendar_pb2
+from indai.v1 import calendar_pb2, owner_pb2
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+SHOWN_MS: Final = 900_000  # for so long what was read may be what an assistant acts on
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class Session:
     """One owner's node, as one assistant may use it.
 
     `may_start`: new threads need no yes of the owner at the host. `scopes`: all of the memory that may be
-    read, each as `kind` or `kind:id`; empty for whatever the owner sees.
+    read, each as `kind` or `kind:id`; empty for whatever the owner sees. `shown`: threads that the assistant
+    has read, and when (ms).
     """
 
     handle: str
@@ -69,6 +75,25 @@ class Session:
     clock: Callable[[], int]
     may_start: bool = False
     scopes: tuple[str, ...] = ()
+    shown: dict[str, int] = field(default_factory=dict)
+
+    def look(self, *threads: str) -> None:
+        """The assistant reads these threads now."""
+        now = self.clock()
+        self.shown.update(dict.fromkeys(threads, now))
+        for thread in [each for each, at in self.shown.items() if at < now - SHOWN_MS]:
+            del self.shown[thread]
+
+    async def acting(self) -> AbstractContextManager[None]:
+        """What an assistant begins by itself is begun because of what others have asked and it has just read:
+        it can't be relied upon to say so. What the owner confirms at the host is their own wish."""
+        now = self.clock()
+        recent = [thread for thread, at in self.shown.items() if at >= now - SHOWN_MS][-MOST:]
+        if not self.may_start:
+            return nullcontext()
+        asked = [self.owner.GetThread(owner_pb2.GetThreadRequest(thread_id=thread)) for thread in recent]
+        found = [answer.thread for answer in await asyncio.gather(*asked)]
+        return acting_on(*(each.thread_id for each in found if not each.outgoing))
 
     async def zone(self) -> ZoneInfo:
         """The owner's time zone, as their policy states it."""

@@ -86,7 +86,8 @@ async def request_share(
         request.field = what
     else:
         request.document = what
-    thread = (await of(ctx).sharing.AskForShare(request)).thread
+    with await of(ctx).acting():
+        thread = (await of(ctx).sharing.AskForShare(request)).thread
     return view(await (follow_or_withdraw if withdraw_if_cancelled else follow)(thread, seconds, ctx))
 
 

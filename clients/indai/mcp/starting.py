@@ -54,7 +54,8 @@ async def _send(start: Start, answer: Answer, ctx: Ctx, seconds: float, withdraw
     require(answer, start.asked)
     request = owner_pb2.StartIntentRequest(request_id=str(uuid.uuid4()))
     request.MergeFrom(start.request)
-    thread = (await of(ctx).owner.StartIntent(request)).thread
+    with await of(ctx).acting():
+        thread = (await of(ctx).owner.StartIntent(request)).thread
     return view(await (follow_or_withdraw if withdraw else follow)(thread, seconds, ctx))
 
 

@@ -322,16 +322,18 @@ class Batch:
         await self._finish(draft)
 
     async def _hops(self, item: Start | Convene) -> int:
-        """How many agents have passed on what leads to the new thread: one more than to the one it names."""
-        if not item.passes_on:
-            return 0
-        key = item.owner, item.passes_on
-        if self._state(*key) is None:
-            self._keep(await self._context.store.load([item.owner], [key], [], self._context.clock()))
-        because = self._state(*key)
-        if because is None:
-            raise NotFound(Reason.NOT_FOUND, "There is no such thread to pass on.", hint="indai threads")
-        hops = because.side.hops + 1
+        """How many agents have passed on what leads to the new thread: one more than to the one
+        it names that has the most."""
+        keys = [(item.owner, thread) for thread in item.passes_on]
+        unknown = [key for key in keys if self._state(*key) is None]
+        if unknown:
+            self._keep(await self._context.store.load([item.owner], unknown, [], self._context.clock()))
+        hops = 0
+        for key in keys:
+            because = self._state(*key)
+            if because is None:
+                raise NotFound(Reason.NOT_FOUND, "There is no such thread to pass on.", hint="indai threads")
+            hops = max(hops, because.side.hops + 1)
         header.check_hops(hops)
         return hops
 

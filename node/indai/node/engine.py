@@ -21,6 +21,7 @@ from typing import Any
 
 import asyncpg
 import structlog
+from indai.client import because
 from indai.node import faults
 from indai.node.batch import Batch
 from indai.node.context import Context
@@ -99,7 +100,7 @@ class Engine:
         """Begin a negotiation; its thread id, also when the request was made before.
 
         `supersedes`: mid of the commitment whose place the new one is to take; `passes_on`: the owner's
-        thread because of which this one begins.
+        thread because of which this one begins, beside those that the call names (`indai.client.because`).
         """
         item = Start(
             owner,
@@ -108,7 +109,7 @@ class Engine:
             wish=wish,
             request_id=request_id,
             supersedes=supersedes,
-            passes_on=passes_on,
+            passes_on=_because(passes_on),
         )
         return await self._begin(item)
 
@@ -129,7 +130,7 @@ class Engine:
             wish=wish,
             request_id=request_id,
             algorithm=algorithm,
-            passes_on=passes_on,
+            passes_on=_because(passes_on),
         )
         return await self._begin(item)
 
@@ -366,6 +367,12 @@ class Engine:
         self._reserved.clear()
         self._crowds.clear()
         self._context.acquaintances.undo()
+
+
+def _because(passes_on: bytes) -> tuple[bytes, ...]:
+    """What a call that begins a thread says it begins because of: its own word, and that of its metadata."""
+    said = *((passes_on,) if passes_on else ()), *map(bytes.fromhex, because.threads())
+    return tuple(dict.fromkeys(said))
 
 
 def _meaning(error: asyncpg.PostgresError) -> IndaiError:

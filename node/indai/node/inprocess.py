@@ -23,10 +23,15 @@ AuthContext = Mapping[str, Sequence[bytes]]
 
 
 def local_channel(
-    services: Sequence[Service], *, metadata: Metadata = (), auth_context: AuthContext | None = None
+    services: Sequence[Service],
+    *,
+    metadata: Metadata = (),
+    auth_context: AuthContext | None = None,
+    carries: bool = False,
 ) -> CheckedChannel:
-    """A checked channel to `services`; `auth_context` is what mutual TLS would have shown."""
-    return CheckedChannel(InProcessChannel(services, auth_context), PEER, metadata=metadata)
+    """A checked channel to `services`; `auth_context` is what mutual TLS would have shown. `carries` as in
+    `CheckedChannel`."""
+    return CheckedChannel(InProcessChannel(services, auth_context), PEER, metadata=metadata, carries=carries)
 
 
 class InProcessChannel(aio.Channel):

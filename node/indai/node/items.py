@@ -60,7 +60,7 @@ class Start(Item):
     wish: Wish | Terms = field(kw_only=True)
     request_id: str = field(kw_only=True)
     supersedes: bytes = field(default=b"", kw_only=True)  # mid of the commitment whose place this is to take
-    passes_on: bytes = field(default=b"", kw_only=True)  # the owner's thread because of which this begins
+    passes_on: tuple[bytes, ...] = field(default=(), kw_only=True)  # the owner's threads that led to it
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,7 @@ class Convene(Item):
     wish: MeetWish = field(kw_only=True)
     request_id: str = field(kw_only=True)
     algorithm: str = field(kw_only=True)
-    passes_on: bytes = field(default=b"", kw_only=True)
+    passes_on: tuple[bytes, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(slots=True, eq=False)

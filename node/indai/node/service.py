@@ -19,6 +19,7 @@ from typing import Any, Final
 import grpc
 import structlog
 from grpc import aio
+from indai.client import because
 from indai.client.rpc import code_of, to_status, trailers
 from indai.node.auth import Authenticate, Caller
 from indai.protocol.errors import IndaiError, Reason, Unavailable
@@ -98,9 +99,11 @@ def _unary(method: str, behaviour: Any, authenticate: Authenticate | None) -> An
         limit = asyncio.timeout(UNARY_DEADLINE_S) if context.time_remaining() is None else None
         try:
             async with limit or contextlib.nullcontext():
-                if authenticate is not None:
-                    context = AdmittedContext(context, await authenticate(context))
-                return await behaviour(request, context)
+                if authenticate is None:
+                    return await behaviour(request, context)
+                context = AdmittedContext(context, await authenticate(context))
+                with because.acting_on(*because.read(context.invocation_metadata())):
+                    return await behaviour(request, context)
         except (aio.AbortError, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, the caller gets a status

@@ -174,7 +174,7 @@ def _desks(plan: ToolsPlan) -> Desks:
     def desk(owner: str) -> Desk:
         if owner not in made:
             acting = [replace(each, authenticate=_acting(owner)) for each in plan.services]
-            made[owner] = _desk(local_channel(acting), plan)
+            made[owner] = _desk(local_channel(acting, carries=True), plan)
         return made[owner]
 
     return desk

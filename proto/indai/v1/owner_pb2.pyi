@@ -155,7 +155,8 @@ class StartMeetRequest(_message.Message):
     """Place or link."""
     passes_on: _builtins.str
     """A thread of the owner's, or the beginning of its id, because of which this one begins: what is asked in it
-    is passed on, and counts one hop more. Empty for what the owner wants by themselves.
+    is passed on, and counts one hop more. Empty for what the owner wants by themselves. Every call that begins
+    something takes such threads in its metadata as well: `indai-because`, whole ids separated by commas.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
@@ -227,7 +228,8 @@ class StartIntentRequest(_message.Message):
     """Handle of the other side."""
     passes_on: _builtins.str
     """A thread of the owner's, or the beginning of its id, because of which this one begins: what is asked in it
-    is passed on, and counts one hop more. Empty for what the owner wants by themselves.
+    is passed on, and counts one hop more. Empty for what the owner wants by themselves. Every call that begins
+    something takes such threads in its metadata as well: `indai-because`, whole ids separated by commas.
     """
     @_builtins.property
     def wish(self) -> _negotiation_pb2.Propose:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
+from indai.cli.mcp import mcp_session
 from indai.client.channels import plain_channel
+from indai.mcp.server import make_server
+from indai.mcp.session import SHOWN_MS, Session
 from indai.node import budget
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, NotFound, Reason
@@ -18,8 +25,10 @@ from indai.v1 import group_pb2, negotiation_pb2, owner_pb2
 from indai.v1.group_pb2_grpc import GroupServiceStub
 
 from tests.service.node.conftest import Pair
+from tests.service.node.hosts import Person, client, home_of, value_of
 from tests.service.node.scene import DAY, Scene
 from tests.service.node.world import Node, Owner, now_ms
+from tests.unit.cli.runs import run
 
 REJECTED, COMMITTED = owner_pb2.THREAD_STATE_REJECTED, owner_pb2.THREAD_STATE_COMMITTED
 OPEN = "version: 1\ntimezone: UTC\nrules:\n  - {allow: meet, with: anyone%s}\n"
@@ -130,6 +139,45 @@ async def test_a_third_hop_is_refused_by_who_is_asked_too(scene: Scene) -> None:
     assert (said.error.reason, list(said.replies)) == ("REFUSED", [])
     newest = (await scene.carol.stub.ListJournal(owner_pb2.ListJournalRequest())).entries[0]
     assert (newest.event, newest.reason) == ("refused-message", "TOO_MANY_HOPS")
+
+
+@pytest.mark.rule("HDR-07")
+async def test_a_command_that_a_program_runs_passes_on_what_the_program_acts_on(
+    pair: Pair, tmp_path: Path
+) -> None:
+    first = await pair.a.agent("ind.ai/by-command", OPEN % "")
+    friend = await pair.b.agent("ind.ai/by-command-friend", OPEN % "")
+    because = await passed_on(friend, first, "")
+    assert (await friend.rest(because)).state == COMMITTED
+    command = ("meet", friend.handle, "--for", "30m", "--about", "Because", "--no-wait", "--json", "--data")
+    home = home_of(pair.a, first, tmp_path)
+    said = await asyncio.to_thread(run, *command, str(home.path), INDAI_BECAUSE=because)
+    assert said.exit_code == 0, said.output
+    assert await hops(first, json.loads(said.stdout)["thread"]) == 1
+
+
+@pytest.mark.rule("HDR-07")
+async def test_what_an_assistant_begins_alone_is_passed_on_from_what_it_has_read(
+    pair: Pair, tmp_path: Path
+) -> None:
+    aide = await pair.a.agent("ind.ai/aide", (OPEN % "").replace("allow", "ask"))
+    friend = await pair.b.agent("ind.ai/aide-friend", OPEN % "")
+    days = [datetime.fromtimestamp((now_ms() + days * DAY) / 1000, UTC).isoformat() for days in (1, 9)]
+    wish = {"peer": friend.handle, "title": "Then", "earliest": days[0], "latest": days[1]}
+
+    async def begun(session: Session, person: Person | None, read: str) -> int:
+        async with client(make_server(session), person) as host:
+            await host.call_tool(read, {})
+            made = value_of(await host.call_tool("start_meeting", wish))
+        return await hops(aide, made["thread"])
+
+    async with mcp_session(home_of(pair.a, aide, tmp_path), aide.handle, may_start=True) as session:
+        await friend.rest(await passed_on(friend, aide, ""))
+        assert await begun(session, None, "list_commitments") == 0
+        assert await begun(session, None, "inbox") == 1
+        assert await begun(replace(session, may_start=False), Person(), "inbox") == 0  # the owner's own word
+        old = replace(session, shown=dict.fromkeys(session.shown, now_ms() - SHOWN_MS - 1))
+        assert await begun(old, None, "list_commitments") == 0
 
 
 async def test_a_rule_may_refuse_what_others_have_passed_on(pair: Pair) -> None:

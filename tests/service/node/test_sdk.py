@@ -7,21 +7,26 @@ import contextlib
 import json
 import os
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from indai.client.agent import Agent
+from indai.client.because import acting_on
 from indai.client.outcomes import Outcome, Question, State
-from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import InvalidInput, NotFound
 from indai.protocol.kinds.book import BookWish
-from indai.v1 import negotiation_pb2, owner_pb2
+from indai.v1 import asking_pb2, intents_pb2, sharing_pb2, tools_pb2
+from indai.v1.asking_pb2_grpc import AskingServiceStub
+from indai.v1.sharing_pb2_grpc import SharingServiceStub
+from indai.v1.tools_pb2_grpc import ToolServiceStub
 
 from tests.service.node.conftest import Pair
+from tests.service.node.test_loops import hops
 from tests.service.node.trade import BUYERS
-from tests.service.node.world import Node, Owner
+from tests.service.node.world import Node, Owner, now_ms
 
 EXAMPLES = Path(__file__).parents[3] / "clients" / "examples"
 WEEK = timedelta(days=9)
@@ -142,8 +147,9 @@ async def test_what_is_wrong_says_what_to_do(pair: Pair, tmp_path: Path) -> None
 
 
 @pytest.mark.rule("HDR-07")
-async def test_what_a_handler_begins_is_passed_on_from_what_it_decides(pair: Pair) -> None:
-    middle = await pair.a.agent("ind.ai/middle", ASKS)
+async def test_whatever_a_handler_begins_is_passed_on_from_what_it_decides(pair: Pair) -> None:
+    starts = "  - {allow: [ask, share], with: anyone, started_by: me}\n"
+    middle = await pair.a.agent("ind.ai/middle", ASKS + starts)
     first = await pair.b.agent("ind.ai/first", ASKS.replace("ask:", "allow:"))
     last = await pair.b.agent("ind.ai/last", ASKS.replace("ask:", "allow:"))
     async with (
@@ -151,18 +157,44 @@ async def test_what_a_handler_begins_is_passed_on_from_what_it_decides(pair: Pai
         Agent.connect(pair.b.info.addresses["owner"], first.token) as them,
     ):
         begun: list[Outcome] = []
+        asked: list[str] = []
 
         @me.on("meet")
         async def pass_on(question: Question) -> bool:
             if not begun:  # what is agreed here takes the slot that was asked about: it is asked about anew
                 begun.append(await me.meet(last.handle, minutes=30, within=WEEK))
+                asked.extend(await begun_by_other_services(me, last.handle))
             return begun[0].agreed
 
         serving = asyncio.create_task(me.serve())
         assert (await them.meet(middle.handle, minutes=30, within=WEEK)).agreed
         serving.cancel()
         (outcome,) = begun
-        request = owner_pb2.GetThreadRequest(thread_id=outcome.thread)
-        first_message = (await me.stub.GetThread(request)).messages[0]
-        proposed = negotiation_pb2.Move.FromString(parse_envelope(first_message.envelope).payload)
-        assert proposed.header.hops == 1
+        for thread in (outcome.thread, *asked):
+            assert await hops(middle, thread) == 1
+        with acting_on("ab"), pytest.raises(InvalidInput, match="digits"):
+            await me.meet(last.handle, minutes=30, within=WEEK)
+
+
+async def begun_by_other_services(me: Agent, peer: str) -> list[str]:
+    """A question, a share and a tool's meeting, begun by the node's other services; their threads."""
+    ask = asking_pb2.AskQuestionRequest(request_id=str(uuid.uuid4()), peer=peer, question="Open?")
+    asked = (await AskingServiceStub(me.channel).AskQuestion(ask)).thread
+    consent = intents_pb2.Consent(
+        purpose_code="101",
+        purpose_text="To write",
+        mode=intents_pb2.CONSENT_MODE_STORE,
+        fetch=intents_pb2.FETCH_TYPE_ONETIME,
+        data_life_unit=intents_pb2.SPAN_UNIT_DAY,
+        data_life_value=1,
+        from_ms=now_ms(),
+        to_ms=now_ms() + 86_400_000,
+    )
+    share = sharing_pb2.AskForShareRequest(
+        request_id=str(uuid.uuid4()), peer=peer, field="email", consent=consent
+    )
+    shared = (await SharingServiceStub(me.channel).AskForShare(share)).thread
+    wish = json.dumps({"with": peer, "duration_minutes": 30, "when": "within 7 days"})
+    call = tools_pb2.CallToolRequest(request_id=str(uuid.uuid4()), tool="meet", arguments_json=wish)
+    met = await ToolServiceStub(me.channel).CallTool(call, timeout=20)
+    return [asked.thread_id, shared.thread_id, met.thread_id]

@@ -20,7 +20,14 @@ from indai.storage.embedded import EmbeddedPostgres
 
 READY_S = 90.0
 STOP_S = 20.0
-_OURS = ("INDAI_DATA", "INDAI_HANDLE", "INDAI_DATABASE_URL", "INDAI_KILL_AT", "INDAI_CELL_TOKEN")
+_OURS = (
+    "INDAI_DATA",
+    "INDAI_HANDLE",
+    "INDAI_BECAUSE",
+    "INDAI_DATABASE_URL",
+    "INDAI_KILL_AT",
+    "INDAI_CELL_TOKEN",
+)
 
 
 class Process:
