@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any
 
@@ -31,12 +32,13 @@ def _from_base64(value: object) -> bytes:
         raise ValueError("not base64") from error
 
 
-ENCODERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+# As JSON. What is hexadecimal or base64 has nothing in it that JSON would escape.
+ENCODERS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
     {
-        "text": _text,
-        "int": _int,
-        "hex": bytes.hex,
-        "base64": lambda value: base64.b64encode(value).decode("ascii"),
+        "text": lambda value: encode_basestring_ascii(_text(value)),
+        "int": lambda value: str(_int(value)),
+        "hex": lambda value: f'"{value.hex()}"',
+        "base64": lambda value: f'"{base64.b64encode(value).decode("ascii")}"',
     }
 )
 DECODERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(

@@ -199,6 +199,16 @@ _RECORDS: MappingProxyType[str, type[Any]] = MappingProxyType(
         )
     }
 )
+# By tag: each field, how its name is written, and how its value is.
+_FORMS = MappingProxyType(
+    {
+        tag: [
+            (field.name, f',"{field.name}":', ENCODERS[record.types.get(field.name, "text")])
+            for field in fields(record)
+        ]
+        for tag, record in _RECORDS.items()
+    }
+)
 _CONTENT = {LEDGER: ("checkpoint", "peer-checkpoint", "leaf", "message"), REGISTRY: ("checkpoint", "entry")}
 _COUNTED = {
     "checkpoint": "checkpoints",
@@ -324,11 +334,8 @@ def ledger_node(origin: str) -> str:
 
 def encode(record: Record) -> bytes:
     """One record as its one line, with its line feed."""
-    values = {"type": record.tag}
-    for field in fields(record):
-        value = getattr(record, field.name)
-        values[field.name] = ENCODERS[record.types.get(field.name, "text")](value)
-    return json.dumps(values, separators=(",", ":")).encode("ascii") + b"\n"
+    values = [f"{name}{as_json(getattr(record, field))}" for field, name, as_json in _FORMS[record.tag]]
+    return f'{{"type":"{record.tag}"{"".join(values)}}}\n'.encode("ascii")
 
 
 def read_export(path: Path) -> Iterator[tuple[int, Record]]:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from indai.client.exports import MAX_LINE, End, LineOrder, Record, cannot_read, decode, end_of, unreadable
 
-SLICE_BYTES = 2 * 1024 * 1024
+# Small enough that at the end of a file no processor waits long for another.
+SLICE_BYTES = 512 * 1024
 _BULK = re.compile(
     rb'\{"type":"(?:(?P<leaf>leaf|open-leaf|erased-leaf)"|message","thread":"[^"]*","owner":"[^"]*")'
 )
@@ -35,7 +36,7 @@ class Slice:
 
 
 def cut(path: Path, size: int = 0) -> Iterator[tuple[int, Record] | Slice]:
-    """(line number, record) of single lines, and slices of `size` bytes (0: 2 MiB) or a bit more, in order.
+    """(line number, record) of single lines, and slices of `size` bytes (0: 512 KiB) or a bit more, in order.
 
     Raises as `read_export`, for lines that are in no slice: what stands before them has been handed out.
     """

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from indai.client import exportslices
-from indai.client.audit import Report, Severity, Verdict, audit
+from indai.client.audit import Report, Severity, Verdict, audit, signatures
+from indai.client.audit.digests import SharedDigests
 from indai.client.audit.parts import WORTH_BYTES, worthwhile
 from indai.client.exports import read_export
 from indai.client.exportslices import Slice, cut, read_slice
-from indai.protocol.errors import InvalidInput
+from indai.protocol.envelope import Envelope
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 
 from .lies import checks
 from .test_audit_checks import GAPS, LIES
@@ -54,6 +59,36 @@ def test_several_processes_come_to_the_report_of_one(tmp_path: Path, monkeypatch
     assert said(reports[0]) == said(reports[1])
     assert reports[1].verdicts[Verdict.VALID.value] == 7
     assert checks(reports[1], Severity.NOTE) == {"event-held"}
+
+
+def test_what_another_process_has_verified_is_not_verified_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    for number in range(3):
+        Deal(world, number=number, at_ms=NOW + number).run()
+    paths = world.write(tmp_path)
+
+    def never(envelope: Envelope, index: int, public_key: bytes) -> None:
+        raise ProtocolError(Reason.BAD_SIGNATURE, "It was verified here.")
+
+    # Here, and not in the processes that read: the verdicts are given here, by the signatures seen there.
+    monkeypatch.setattr(signatures, "verify_signature", never)
+    registry = tmp_path / "registry.jsonl"
+    assert audit(paths, registry, world.trust, processes=2).verdicts[Verdict.VALID.value] == 3
+    assert audit(paths, registry, world.trust).verdicts[Verdict.INVALID.value] == 3
+
+
+_digests = st.binary(min_size=32, max_size=32)
+
+
+@given(st.lists(_digests.filter(any), max_size=64), _digests)
+def test_a_shared_digest_may_be_forgotten_and_is_never_made_up(put: list[bytes], other: bytes) -> None:
+    table = SharedDigests(get_context("spawn"), 0)
+    for digest in put:
+        table.add(digest)
+        assert digest in table
+    assert (other in table) <= (other in put)
 
 
 def test_slices_hold_every_line_once_and_no_thread_is_cut(tmp_path: Path) -> None:

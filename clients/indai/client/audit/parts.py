@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from indai.client.audit.contents import ContentReader
+from indai.client.audit.digests import Digests, SharedDigests
 from indai.client.audit.facts import Ledger, Transcripts
 from indai.client.audit.findings import Findings
 from indai.client.audit.policies import PolicyReplay, Versions
@@ -58,7 +59,6 @@ class Part:
     transcripts: Transcripts
     hashes: bytes
     threads: Mapping[ThreadKey, Place]
-    verified: frozenset[bytes]
     findings: Sequence[Finding]
     lines: int
     broken: tuple[int, str] | None = None
@@ -81,8 +81,8 @@ class _Reading:
             self.contents.take(line, record)
 
 
-def part_of(slice_: Slice, scope: Scope, known: set[bytes], newest_ms: int = 0) -> Part:
-    """Read a slice. `known`: signatures that were verified before, which it adds to; `newest_ms`: the newest
+def part_of(slice_: Slice, scope: Scope, known: Digests, newest_ms: int = 0) -> Part:
+    """Read a slice. `known`: signatures that were verified, which it adds to; `newest_ms`: the newest
     leaf time before it.
     """
     findings, transcripts = Findings(), Transcripts()
@@ -100,14 +100,11 @@ def part_of(slice_: Slice, scope: Scope, known: set[bytes], newest_ms: int = 0) 
             reading.take(line, record)
     except InvalidInput as error:
         broken = int(error.metadata["line"]), error.message
-    verified = signatures.verified
-    known |= verified
     return Part(
         ledger,
         transcripts,
         bytes(reading.hashes),
         reading.threads.seen,
-        verified,
         findings.found,
         reading.lines,
         broken,
@@ -115,18 +112,25 @@ def part_of(slice_: Slice, scope: Scope, known: set[bytes], newest_ms: int = 0) 
 
 
 class Readers:
-    """Makes parts of slices, in the slices' order, in one process or several (`with` it)."""
+    """Makes parts of slices, in the slices' order, in one process or several (`with` it).
+
+    `known` are digests of the signatures that any of them has verified.
+    """
 
     def __init__(self, scope: Scope, processes: int) -> None:
-        self._scope, self._known = scope, set[bytes]()
+        self._scope = scope
         self._processes = processes
         self._pool: ProcessPoolExecutor | None = None
+        # A fresh interpreter each: a copy of this one could hold a lock of a thread it does not have.
+        self._context = get_context("spawn")
+        size = _bytes_of([Path(path) for path in scope.headers])
+        self.known: Digests = SharedDigests(self._context, size) if processes > 1 else set[bytes]()
 
     def __enter__(self) -> Self:
         if self._processes > 1:
-            # A fresh interpreter each: a copy of this one could hold a lock of a thread it does not have.
+            given = (self._scope, self.known)
             self._pool = ProcessPoolExecutor(
-                self._processes, get_context("spawn"), initializer=_remember, initargs=(self._scope,)
+                self._processes, self._context, initializer=_remember, initargs=given
             )
         return self
 
@@ -154,25 +158,22 @@ class Readers:
 
     def again(self, slice_: Slice, newest_ms: int) -> Part:
         """The part once more, in this process, knowing the newest leaf time before it."""
-        return part_of(slice_, self._scope, self._known, newest_ms)
+        return part_of(slice_, self._scope, self.known, newest_ms)
 
     def _first(self, waiting: deque[tuple[Slice, Future[Part] | None]]) -> tuple[Slice, Part]:
         slice_, future = waiting.popleft()
         try:
-            return slice_, part_of(slice_, self._scope, self._known) if future is None else future.result()
+            return slice_, part_of(slice_, self._scope, self.known) if future is None else future.result()
         except BrokenProcessPool:  # killed, for want of memory perhaps: it goes on here, slower
             self._pool = None
-            return slice_, part_of(slice_, self._scope, self._known)
+            return slice_, part_of(slice_, self._scope, self.known)
 
 
 class Assembly:
     """One export put together again from its parts."""
 
-    def __init__(
-        self, ledger: Ledger, transcripts: Transcripts, signatures: SignatureCheck, findings: Findings
-    ) -> None:
-        self._ledger, self._transcripts = ledger, transcripts
-        self._signatures, self._findings = signatures, findings
+    def __init__(self, ledger: Ledger, transcripts: Transcripts, findings: Findings) -> None:
+        self._ledger, self._transcripts, self._findings = ledger, transcripts, findings
         self._threads: dict[ThreadKey, Place] = {}
         self.newest_ms = 0
 
@@ -186,7 +187,6 @@ class Assembly:
         self._findings.found += part.findings
         self._ledger.absorb(part.ledger, self._twice)
         self._transcripts.absorb(part.transcripts)
-        self._signatures.know(part.verified)
         for key in part.threads.keys() & self._threads.keys():
             message = f"The thread {key[1].hex()} of {key[0]} stands in two places."
             self._findings.add(Severity.INVALID, "transcript", part.threads[key], message)
@@ -202,16 +202,15 @@ class Assembly:
         self._findings.add(Severity.INVALID, "twice", place, message, mid)
 
 
-_scope: list[Scope] = []
-_known: set[bytes] = set()
+_given: list[tuple[Scope, Digests]] = []
 
 
-def _remember(scope: Scope) -> None:
-    _scope[:] = [scope]
+def _remember(scope: Scope, known: Digests) -> None:
+    _given[:] = [(scope, known)]
 
 
 def _read(slice_: Slice) -> Part:
-    return part_of(slice_, _scope[0], _known)
+    return part_of(slice_, *_given[0])
 
 
 def versions_in(path: Path, header: Header) -> Versions:
@@ -229,5 +228,8 @@ def versions_in(path: Path, header: Header) -> Versions:
 
 def worthwhile(paths: Sequence[Path]) -> int:
     """How many processes these exports keep busy: as many as there are processors, or one for small files."""
-    size = sum(path.stat().st_size for path in paths if path.is_file())
-    return (os.cpu_count() or 1) if size >= WORTH_BYTES else 1
+    return (os.cpu_count() or 1) if _bytes_of(paths) >= WORTH_BYTES else 1
+
+
+def _bytes_of(paths: Sequence[Path]) -> int:
+    return sum(path.stat().st_size for path in paths if path.is_file())

@@ -64,7 +64,7 @@ def audit(
     heads += against_ledgers(accusing.ledgers, history, exported, findings)
     judge_words(accusing.words, history, findings)
     proofs += contradictions(heads, findings)
-    transcripts, signatures = Transcripts(), SignatureCheck(history)
+    transcripts = Transcripts()
     ledgers = []
     with Readers(_scope(openings, history), processes) as readers:
         for opening in openings:
@@ -74,11 +74,12 @@ def audit(
             own = [head for head in heads if head.checkpoint.origin == opening.header.log]
             others = [head for head in own if head not in opening.heads]
             tree = TreeReplay(ledger.file, "ledger-tree", opening.heads, others, findings)
-            assembly = Assembly(ledger, transcripts, signatures, findings)
+            assembly = Assembly(ledger, transcripts, findings)
             _read(opening.path, readers, tree, assembly, findings, progress)
             tree.end()
             proofs += tree.proofs(partial(_leaves, opening.path))
             ledgers.append(ledger)
+    signatures = SignatureCheck(history, readers.known)
     judge = Judge(ledgers, transcripts, history, signatures, findings)
     commitments = tuple(judge.judge())
     counts = Counts(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Set
 from dataclasses import dataclass
 
+from indai.client.audit.digests import Digests
 from indai.client.audit.registry import KeyHistory
 from indai.protocol.envelope import Envelope, verify_signature
 from indai.protocol.errors import ProtocolError
 from indai.protocol.group.signing import signer_of
+from indai.protocol.kinds.base import Terms
 from indai.protocol.kinds.table import KINDS, cost_to, read_terms
 from indai.v1 import negotiation_pb2
 from indai.v1.envelope_pb2 import Header
@@ -27,21 +28,11 @@ class Fault:
 class SignatureCheck:
     """Verifies each signature once, however many files hold it. Without a history nothing can be judged.
 
-    `known` are those that were verified before, under the same history.
+    `known` are digests of those that were verified, here or elsewhere; it is added to.
     """
 
-    def __init__(self, history: KeyHistory | None, known: Set[bytes] = frozenset()) -> None:
-        self._history, self._known = history, known
-        self._verified: set[bytes] = set()
-
-    @property
-    def verified(self) -> frozenset[bytes]:
-        """What was verified and was not known, for another check to `know`."""
-        return frozenset(self._verified)
-
-    def know(self, verified: frozenset[bytes]) -> None:
-        """Take over what was verified elsewhere under the same history."""
-        self._verified |= verified
+    def __init__(self, history: KeyHistory | None, known: Digests | None = None) -> None:
+        self._history, self._known = history, set[bytes]() if known is None else known
 
     @property
     def network(self) -> str | None:
@@ -63,6 +54,7 @@ class SignatureCheck:
         """Faults of an OFFER (one signature), an ACCEPT (all, in party order) or a vote (two of several)."""
         parties, kind = commitment.parties, KINDS.get(commitment.WhichOneof("terms") or "")
         intent = kind.intent if kind else ""
+        terms = _terms(commitment)
         signers = parties[: len(envelope.signatures)]
         if voter := signer_of(commitment, envelope):
             signers = [parties[0], parties[voter]]
@@ -70,7 +62,7 @@ class SignatureCheck:
             fault
             for index, party in enumerate(signers)
             for fault in self._signature(
-                envelope, index, party, time_ms, intent, _cost(commitment, first=index == 0)
+                envelope, index, party, time_ms, intent, _cost(terms, first=index == 0)
             )
         ]
         header = commitment.header
@@ -105,18 +97,23 @@ class SignatureCheck:
 
     def _verifies(self, envelope: Envelope, index: int, public_key: bytes) -> bool:
         seen = hashlib.sha256(envelope.mid + public_key + envelope.signatures[index].sig).digest()
-        if seen not in self._verified and seen not in self._known:
+        if seen not in self._known:
             try:
                 verify_signature(envelope, index, public_key)
             except ProtocolError:
                 return False
-            self._verified.add(seen)
+            self._known.add(seen)
         return True
 
 
-def _cost(commitment: negotiation_pb2.Commitment, *, first: bool) -> tuple[str, int] | None:
-    """What it costs this party; terms that can't be read are a fault of their own, said elsewhere."""
+def _terms(commitment: negotiation_pb2.Commitment) -> Terms | None:
+    """None for terms that can't be read: they are a fault of their own, said elsewhere."""
     try:
-        return cost_to(read_terms(commitment), first=first)
+        return read_terms(commitment)
     except ProtocolError:
         return None
+
+
+def _cost(terms: Terms | None, *, first: bool) -> tuple[str, int] | None:
+    """What it costs this party."""
+    return None if terms is None else cost_to(terms, first=first)
