@@ -21,7 +21,7 @@ async def test_rows_of_one_scope_are_hidden_from_another_and_acts_cannot_be_chan
     accounts, sessions = Accounts(database.pool, lambda: now[0]), Sessions(database.pool, lambda: now[0])
     bob = await accounts.of_owner("ind.ai/bob")
     code, _ = await sessions.code(bob)
-    token = await sessions.redeem(code, "a test")
+    token = await sessions.redeem(code, "a test", "any browser")
     await AuditLog(database.pool, lambda: now[0]).note("ind.ai/bob", "owner", "x")
     for table in ("accounts", "sign_in_codes", "sessions", "audit_log"):
         assert await _count(database, table, "ind.ai/bob") == 1
@@ -47,7 +47,11 @@ async def test_rows_of_one_scope_are_hidden_from_another_and_acts_cannot_be_chan
     code, expires = await sessions.code(bob)
     now[0] = expires
     with pytest.raises(IndaiError):
-        await sessions.redeem(code, "a test")
+        await sessions.redeem(code, "a test", "")
+    code, _ = await sessions.code(bob, "the browser that asked")
+    with pytest.raises(IndaiError):
+        await sessions.redeem(code, "a test", "another")
+    assert await sessions.redeem(code, "a test", "the browser that asked")
     await accounts.revoke("ind.ai/bob", "ind.ai/bob")
     assert await sessions.listed("ind.ai/bob") == []
 

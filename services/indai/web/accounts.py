@@ -124,6 +124,19 @@ class Accounts:
             )
         return _account(row)
 
+    async def is_proved_by(self, account: Account, subject: str) -> bool:
+        """Whether the account is this subject's of an organisation's. The first who is proved by its address
+        has it from then on, and nobody else until somebody revokes it."""
+        async with transaction(self._pool, (account.scope,)) as connection:
+            done = await connection.execute(
+                "UPDATE web.accounts SET subject = $3 WHERE id = $1 AND scope = $2 AND revoked_ms IS NULL"
+                " AND subject IN ('', $3)",
+                uuid.UUID(account.id),
+                account.scope,
+                subject,
+            )
+        return bool(done == "UPDATE 1")
+
     async def choose(self, account: Account, **settings: str) -> None:
         """Change some of the account's settings, such as `language`."""
         async with transaction(self._pool, (account.scope,)) as connection:

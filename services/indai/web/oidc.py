@@ -7,7 +7,8 @@
     client_secret: vault:env/OIDC_SECRET    # or vault:NAME; left out for a public client
 
 Whoever the issuer proves, by a verified e-mail address, is let in as the account of that name that was
-granted before; nobody is let in by the issuer alone, and an owner never. State, nonce and verifier travel in
+granted before, which is theirs from then on, by their subject; nobody is let in by the issuer alone, and an
+owner never. State, nonce and verifier travel in
 a cookie of the browser that began, sealed by a code of ours: nothing is kept here in between.
 """
 
@@ -42,6 +43,8 @@ ALGORITHMS: Final = ["RS256", "ES256", "PS256", "Ed25519"]
 LIFE_MS: Final = 10 * MINUTE_MS
 SKEW_S: Final = 60
 MAX_ANSWER: Final = 256 * 1024
+MAX_SUBJECT: Final = 255
+"""OpenID Connect Core 1.0, section 2."""
 _COOKIE: Final = "oidc"
 
 
@@ -124,8 +127,7 @@ class Oidc:
         token = await self._site.sessions.begin(
             account, "oidc", device_of(visit.request.headers.get("User-Agent", ""))
         )
-        answer = visit.go(await self._sign_in.welcome(visit, token))
-        self._site.keep(answer, token)
+        answer = await self._sign_in.welcome(visit, token, visit.go)
         self._site.remember(answer, _COOKIE, "", 0)
         return answer
 
@@ -175,6 +177,11 @@ class Oidc:
                 if not found
                 else "Your e-mail address was let in at several places: sign in with a code for one of them."
             )
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:
+            raise _refused("What your organisation said about you names nobody.")
+        if not await self._accounts.is_proved_by(found[0], f"{self._issuer.issuer} {subject}"):
+            raise _refused("Somebody else of your organisation was let in under this e-mail address before.")
         return found[0]
 
     async def _discovered(self) -> dict[str, Any]:

@@ -64,24 +64,26 @@ class Sessions:
     def __init__(self, pool: asyncpg.Pool, clock: Callable[[], int]) -> None:
         self._pool, self._clock = pool, clock
 
-    async def code(self, account: Account) -> tuple[str, int]:
-        """A code that signs the account in, once, and when it expires (ms)."""
+    async def code(self, account: Account, browser: str = "") -> tuple[str, int]:
+        """A code that signs the account in, once, and when it expires (ms). With `browser`, only the one that
+        is called so may use it: see `redeem`."""
         text = "".join(secrets.choice(_ALPHABET) for _ in range(CODE_LENGTH))
         expires = self._clock() + CODE_LIFE_MS
         async with transaction(self._pool, (account.scope,)) as connection:
             await connection.execute(
-                "INSERT INTO web.sign_in_codes (code_sha256, scope, account, expires_ms)"
-                " VALUES ($1, $2, $3, $4)",
+                "INSERT INTO web.sign_in_codes (code_sha256, scope, account, expires_ms, browser)"
+                " VALUES ($1, $2, $3, $4, $5)",
                 _code_digest(text),
                 account.scope,
                 uuid.UUID(account.id),
                 expires,
+                browser,
             )
         return f"{text[:5]}-{text[5:]}", expires
 
-    async def redeem(self, code: str, device: str) -> str:
-        """The token of a new session for a code. Raises Refused for a code that is wrong, used or too old,
-        all in the same words."""
+    async def redeem(self, code: str, device: str, browser: str) -> str:
+        """The token of a new session for a code. Raises Refused for a code that is wrong, used, too old or
+        another browser's, all in the same words."""
         digest, now = _code_digest(code), self._clock()
         async with self._presented(digest) as connection:
             row = await connection.fetchrow(
@@ -94,10 +96,12 @@ class Sessions:
             account = await connection.fetchrow(
                 "UPDATE web.sign_in_codes c SET used_ms = $2 FROM web.accounts a"
                 " WHERE c.code_sha256 = $1 AND c.used_ms IS NULL AND c.expires_ms > $2"
+                " AND c.browser IN ('', $3)"
                 " AND a.id = c.account AND a.scope = c.scope AND a.revoked_ms IS NULL"
                 " RETURNING a.id, a.scope",
                 digest,
                 now,
+                browser,
             )
             if account is None:
                 raise _bad_code()
@@ -229,6 +233,7 @@ def _code_digest(code: str) -> bytes:
 def _bad_code() -> Refused:
     return Refused(
         Reason.UNAUTHENTICATED,
-        "This code does not sign anybody in: it is mistyped, was used, or is more than ten minutes old.",
-        hint="ask for a new one: indai desk code",
+        "This code does not sign anybody in here: it is mistyped, was used, is more than ten minutes old,"
+        " or was sent for another browser.",
+        hint="ask for a new one in this browser, or print one: indai desk code",
     )

@@ -38,6 +38,7 @@ CARRIED: Final = "X-Visitor"
 no other site can send it."""
 _VISITOR: Final = "visitor"
 _SESSION: Final = "desk"
+_KNOWN: Final = "known"
 
 log = structlog.get_logger("indai.web")
 
@@ -101,7 +102,8 @@ class Site:
 
         async def act(visit: Visit) -> web.StreamResponse:
             if visit.session is None:
-                self._strangers.check(visit.request.remote, self.clock())
+                # Behind one address are many: who signed in here before is not kept out by the others.
+                self._strangers.check(visit.known.browser or visit.request.remote, self.clock())
             else:
                 self._members.check(visit.session.account, self.clock())
             await self._read_form(visit)
@@ -150,6 +152,10 @@ class Site:
     def keep(self, answer: web.StreamResponse, token: str) -> None:
         """Give the browser the session's token as its cookie."""
         self._cookie(answer, _SESSION, token, LIFE_MS // 1000)
+
+    def know(self, answer: web.StreamResponse, scope: str) -> None:
+        """Let the browser show from now on that somebody of this scope signed in with it."""
+        self.remember(answer, _KNOWN, guards.known_cookie(self._secret, scope))
 
     def drop(self, answer: web.StreamResponse) -> None:
         """Take the session's cookie back."""
@@ -250,6 +256,7 @@ class Site:
             guards.form_token(self._secret, bound),
             guards.visitor_name(self._secret, bound) if session is None else "",
             theme if theme in THEMES else "",
+            guards.known_by(self._secret, self.remembered(request, _KNOWN)),
         )
         return visit, fresh, failure
 

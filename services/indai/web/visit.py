@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 from indai.protocol.errors import InvalidInput, Reason
 from indai.web.catalog import Words
+from indai.web.guards import UNKNOWN, Known
 from indai.web.render import Pages
 from indai.web.sessions import Session
 
@@ -57,6 +58,7 @@ class Visit:
     csrf: str = field(repr=False)
     visitor: str = ""
     theme: str = ""
+    known: Known = UNKNOWN
     form: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -49,7 +49,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("OIDC_TEST_SECRET", SECRET)
             async with registry.node("node-a", "127.0.0.1:0", "edge") as node:
-                for name in ("asha@example.org", "twice@example.org"):
+                for name in ("asha@example.org", "twice@example.org", "moved@example.org"):
                     await desk_of(node).GrantAccount(
                         desk_pb2.GrantAccountRequest(scope="acme", role="operator", name=name)
                     )
@@ -93,6 +93,8 @@ async def test_somebody_who_was_let_in_signs_in_with_their_organisation(
         {"iss": "https://other.example"},
         {"nonce": "another"},
         {"exp": 1_700_000_000},
+        {"sub": ""},
+        {"sub": 7},
     ],
     ids=str,
 )
@@ -102,6 +104,28 @@ async def test_what_does_not_hold_signs_nobody_in(
     place.provider.claims.update(claims)
     assert (await place.come_back(browser)).status == 401
     assert not _signed_in(browser)
+
+
+async def test_an_address_that_is_given_to_somebody_else_there_lets_them_in_only_when_it_is_granted_anew(
+    place: Place, browser: Browser
+) -> None:
+    claims = place.provider.claims
+    claims.update({"email": "moved@example.org", "sub": "the first"})
+    assert (await place.come_back(browser)).status == 200
+    await browser.get("/desk/let-in")
+    await browser.post("/desk/sign-out")
+    claims["sub"] = "the second"
+    page = await place.come_back(browser)
+    assert page.status == 401
+    assert "Somebody else of your organisation" in page.text
+    assert not _signed_in(browser)
+    desk = desk_of(place.node)
+    await desk.RevokeAccount(desk_pb2.RevokeAccountRequest(scope="acme", name="moved@example.org"))
+    await desk.GrantAccount(
+        desk_pb2.GrantAccountRequest(scope="acme", role="operator", name="moved@example.org")
+    )
+    assert (await place.come_back(browser)).status == 200
+    assert _signed_in(browser)
 
 
 async def test_another_key_than_the_issuers_proves_nothing(place: Place, browser: Browser) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from uuid import UUID, uuid4
 
 import pytest
 from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import desk_pb2, owner_pb2
+from indai.runtime.conversations.rows import seeing
+from indai.v1 import conversation_pb2, desk_pb2, owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
+from indai.web.sign_in import CODES_SENT
 
 from tests.service.node.world import Node
 from tests.service.web.conftest import Desks
@@ -36,6 +39,56 @@ async def test_two_who_use_a_code_at_once_are_one(desks: Desks) -> None:
         await asyncio.gather(first.get("/desk/sign-in"), second.get("/desk/sign-in"))
         pages = await asyncio.gather(*(each.post("/desk/sign-in", code=code) for each in (first, second)))
     assert sorted(page.status for page in pages) == [200, 401]
+
+
+async def test_a_code_that_was_sent_works_in_the_browser_that_asked_and_strangers_use_up_none_of_the_owners(
+    desks: Desks,
+) -> None:
+    session = await _writes_on_whatsapp(desks, "ind.ai/bob")
+    async with desks.browser(desks.b, desks.bob) as known, desks.browser(desks.b) as stranger:
+        await known.get("/desk")
+        await known.post("/desk/sign-out")
+        for browser in (known, stranger):
+            await browser.get("/desk/sign-in")
+        for _ in range(CODES_SENT):
+            assert (await stranger.post("/desk/send-code", handle="ind.ai/bob")).status == 200
+        refused = await stranger.post("/desk/send-code", handle="ind.ai/bob")
+        assert refused.status == 429
+        assert "signed in with before" in refused.text
+        asked = await known.post("/desk/send-code", handle="ind.ai/bob")
+        assert (asked.status, asked.path) == (200, "/desk/sign-in?said=sent")
+        *_, to_stranger, code = await _sent(desks, session)
+        assert (await stranger.post("/desk/sign-in", code=code)).status == 401
+        assert (await known.post("/desk/sign-in", code=to_stranger)).status == 401
+        assert (await known.post("/desk/sign-in", code=code)).path == "/desk"
+        # The same answer for somebody who is not here, to whom nothing is sent.
+        nobody = await stranger.post("/desk/send-code", handle="ind.ai/nobody")
+        assert (nobody.status, nobody.path) == (200, "/desk/sign-in?said=sent")
+    assert len(await _sent(desks, session)) == CODES_SENT + 1
+
+
+async def _writes_on_whatsapp(desks: Desks, handle: str) -> UUID:
+    """As if the owner had written to their own agent there last: the session that is left behind."""
+    person = uuid4()
+    async with seeing(desks.pool, [handle], people=[person]) as connection:
+        await connection.execute("INSERT INTO runtime.users (id) VALUES ($1)", person)
+        await connection.execute(
+            "INSERT INTO runtime.sessions (id, owner, tenant, binding, handle, door, person, scope_person,"
+            " channel, segment) VALUES ($1, $2, '', '', $2, 'private', $1, $1, 'whatsapp', $1)",
+            person,
+            handle,
+        )
+    return person
+
+
+async def _sent(desks: Desks, session: UUID) -> list[str]:
+    """Codes that wait to be handed to the messenger, the oldest first."""
+    async with seeing(desks.pool, ["ind.ai/bob"]) as connection:
+        rows = await connection.fetch(
+            "SELECT reply FROM runtime.outbound WHERE session = $1 ORDER BY place", session
+        )
+    texts = [conversation_pb2.Reply.FromString(row["reply"]).text for row in rows]
+    return [found[0] for text in texts if (found := re.search(r"[2-9A-Z]{5}-[2-9A-Z]{5}", text))]
 
 
 async def test_a_link_alone_signs_nobody_in(desks: Desks) -> None:
