@@ -38,8 +38,8 @@ async def test_who_signed_in_here_before_is_not_kept_out_by_others_behind_the_sa
     nothing: Any = None
     site = Site(nothing, nothing, SECRET, lambda: 0, lambda: Place("http://localhost", secure=True), {})
 
-    async def done(_: Visit) -> web.Response:
-        return web.Response(text="done")
+    async def done(visit: Visit) -> web.Response:
+        return web.Response(text="done", headers={"X-Known": visit.known.of})
 
     app = web.Application()
     app.add_routes([site.post("/try", done)])
