@@ -18,13 +18,15 @@ from indai.client.channels import plain_channel
 from indai.client.handlekeys import claim, create_key_file, load_key_file, set_node_record
 from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
-from indai.node import app, faults, logs
+from indai.node import app, faults, front_role, llm_role, logs, memory_role, node_role
 from indai.node.settings import RunInfo, Settings
 from indai.protocol.errors import NotFound
 from indai.protocol.handlestate import NodeRecord
 from indai.v1 import registry_pb2
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 
+# What the program imports when a role starts, a fork of this process has then.
+ROLES = (front_role, llm_role, memory_role, node_role)
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload([__name__])
 

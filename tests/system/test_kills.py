@@ -157,6 +157,13 @@ async def keep_alive(victim: Process, finished: asyncio.Event) -> None:
         await asyncio.sleep(0.02)
 
 
+async def died_everywhere(victim: Process) -> None:
+    """Waits until it has died at each of its points, however early in a life."""
+    async with asyncio.timeout(ENDS_S):
+        while victim.armed:
+            await asyncio.sleep(0.02)
+
+
 # An initiator makes no offer and no receipt; a responder does all.
 POINTS_OF_A = tuple(point for point in POINTS if point not in ("after-offer", "before-receipt"))
 

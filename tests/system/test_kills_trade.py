@@ -13,7 +13,16 @@ from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
 
 from tests.service.node.trade import ADDRESS, SELLERS, Trader, audited
 from tests.service.node.world import now_ms
-from tests.system.test_kills import DAY, ENDS_S, Pair, keep_alive, node_of, repeated, two_nodes
+from tests.system.test_kills import (
+    DAY,
+    ENDS_S,
+    Pair,
+    died_everywhere,
+    keep_alive,
+    node_of,
+    repeated,
+    two_nodes,
+)
 
 pytestmark = pytest.mark.system
 
@@ -85,9 +94,7 @@ async def test_payers_and_sellers_killed_at_every_step_promise_each_thing_once(t
             for _ in range(DEALS):
                 mids.append(await settles(starter, peer, propose()))
                 assert mids[-1].state == owner_pb2.THREAD_STATE_COMMITTED, mids[-1].reason
-            async with asyncio.timeout(ENDS_S):
-                while victim.armed:  # it has died at all of them, however early in a life
-                    await asyncio.sleep(0.02)
+            await died_everywhere(victim)
             finished.set()
             await guard
         # Just one of each is left, of the month's money as of the lamps.

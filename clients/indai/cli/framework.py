@@ -15,6 +15,7 @@ from indai.client.because import acting_on
 
 T = TypeVar("T")
 
+SUMMARY = 68  # letters, of what a command is for
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 80}
 
 
@@ -33,7 +34,8 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Commands in named sections, each loaded when it is used: `{section: {name: "module:attribute"}}`."""
+    """Commands in named sections, each loaded when it is used: `{section: {name: "module:attribute"}}`, or
+    `"module:attribute What it is for."` for a list that needn't load it to say so."""
 
     def __init__(self, name: str | None, sections: Mapping[str, Mapping[str, str]], **settings: Any) -> None:
         super().__init__(name, **{**settings, "context_settings": SETTINGS, "no_args_is_help": True})
@@ -47,8 +49,8 @@ class Group(click.Group):
         """Load one command."""
         for commands in self._sections.values():
             if cmd_name in commands:
-                module, _, attribute = commands[cmd_name].partition(":")
-                found: click.Command = getattr(importlib.import_module(module), attribute)
+                module, _, attribute = commands[cmd_name].partition(" ")[0].partition(":")
+                found: click.Command = getattr(importlib.import_module(module, "indai.cli"), attribute)
                 return found
         return None
 
@@ -56,15 +58,15 @@ class Group(click.Group):
         """The sections, each with its commands."""
         width = max(map(len, self.list_commands(ctx)))
         for section, names in self._sections.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(section):
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), command.get_short_help_str(limit=68))
-                        for name, command in commands
-                        if command is not None
-                    ]
-                )
+                formatter.write_dl([(name.ljust(width), self._purpose(ctx, name)) for name in names])
+
+    def _purpose(self, ctx: click.Context, name: str) -> str:
+        where = next(commands[name] for commands in self._sections.values() if name in commands)
+        if words := where.partition(" ")[2]:
+            return words
+        found = self.get_command(ctx, name)
+        return "" if found is None else found.get_short_help_str(limit=SUMMARY)
 
 
 class Program(Group):

@@ -16,7 +16,7 @@ from indai.cli.output import emit
 from indai.cli.session import owner_channel
 from indai.client.cell import cell_channel, registry_channel
 from indai.client.channels import CheckedChannel
-from indai.node.app import CELL_TOKEN
+from indai.node.settings import CELL_TOKEN
 from indai.protocol.errors import Reason, Unavailable
 
 TIMEOUT_S = 4.0

@@ -22,7 +22,7 @@ from indai.cli.output import Page, emit
 from indai.client.addresses import parse_address
 from indai.client.network import NetworkPolicy
 from indai.client.tls import spki_sha256
-from indai.node import app, logs
+from indai.node import logs
 from indai.node.settings import ALL_ROLES, ROLES, RunInfo, Settings
 from indai.protocol.errors import NotFound, Reason, Refused
 from indai.protocol.handles import Handle
@@ -188,6 +188,8 @@ def _serve(home: Home, settings: Settings) -> None:
         sys.stdout.flush()
 
     try:
+        from indai.node import app  # noqa: PLC0415 - two seconds of a core, which `--help` needn't take
+
         app.main(settings, ready=ready, enrol=enrol)
     finally:
         home.run_file.unlink(missing_ok=True)

@@ -6,6 +6,9 @@ The logs of the registry and of the ledger are public, and served over HTTP too.
 
 A needed role that is in this process is reached over an in-process channel, any other over the network;
 nobody can tell the difference. Roles start in the table's order and stop in reverse; ready is when all are.
+
+What a role brings is imported when it starts: the node's takes two seconds of a core, which processes of the
+small roles are spared.
 """
 
 from __future__ import annotations
@@ -42,19 +45,16 @@ from indai.llm.openai_api import openai_routes
 from indai.node import auth
 from indai.node.claiming import claim_desk
 from indai.node.clock import DatabaseClock
-from indai.node.front_role import FrontPlan, front_role
 from indai.node.http_server import MAX_BODY, HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
-from indai.node.keystore import open_keystore
-from indai.node.node_role import CONTENT_KEY, Enrol, Neighbours, NodePlan, NodeRole, node_role
+from indai.node.keystore import CONTENT_KEY, open_keystore
 from indai.node.owner_llm_service import owner_scope
 from indai.node.roles import ORDER, SCHEMAS, check
 from indai.node.secrets import Secrets
 from indai.node.server import RpcServer, TlsMode, a2a_credentials, owner_credentials, plaintext_refused
 from indai.node.service import Service
-from indai.node.settings import RunInfo, Settings
-from indai.node.web_role import place_at
+from indai.node.settings import CELL_TOKEN, RunInfo, Settings
 from indai.policy.servicer import PolicyService
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
@@ -79,10 +79,10 @@ from indai.v1 import (
 from indai.web.site import HOME, Place
 
 if TYPE_CHECKING:
+    from indai.node.node_role import Enrol, NodeRole
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
 
 DATABASE_CHECK_S = 1.0
-CELL_TOKEN = "INDAI_CELL_TOKEN"  # noqa: S105 - the variable's name
 
 Ready = Callable[[RunInfo], Awaitable[None]]
 
@@ -237,7 +237,6 @@ class _Process:
         )
 
     async def start_llm(self) -> None:
-        # As below, for 0.5 s.
         from indai.node.llm_role import llm_role  # noqa: PLC0415
 
         config = _text(self._settings.llm_config) if self._settings.llm_config else ""
@@ -248,7 +247,6 @@ class _Process:
         await self._serve_inside("llm", [service])
 
     async def start_memory(self) -> None:
-        # It brings 0.4 s of imports, which processes without this role are spared.
         from indai.node.memory_role import memory_role  # noqa: PLC0415
 
         gateway = llm_pb2_grpc.LlmServiceStub(self._channel("llm")) if self._has("llm") else None
@@ -258,6 +256,8 @@ class _Process:
         await self._serve_inside("memory", [service])
 
     async def start_node(self, enrol: Enrol) -> None:
+        from indai.node.node_role import Neighbours, NodePlan, node_role  # noqa: PLC0415
+
         plan = NodePlan(
             handle=self._settings.node_handle,
             data=self._settings.data,
@@ -316,6 +316,8 @@ class _Process:
 
     async def start_edge(self) -> None:
         """What owners and strangers meet, and the conformance kit where it is asked for."""
+        from indai.node.front_role import FrontPlan, front_role  # noqa: PLC0415
+
         plan = FrontPlan(
             self._settings,
             self._pool,
@@ -336,6 +338,8 @@ class _Process:
         return Places(url, self.addresses["a2a"])
 
     def _place(self) -> Place:
+        from indai.node.web_role import place_at  # noqa: PLC0415
+
         tls = self._settings.tls_certificate is not None
         return place_at(self._settings.public_url, self.addresses["http"], tls=tls)
 

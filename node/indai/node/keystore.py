@@ -32,6 +32,8 @@ _ID_SIZE: Final = 8
 _HEAD_SIZE: Final = 1 + _ID_SIZE
 _PREFIX: Final = b"ind.ai/sealed/v1\n"
 _DERIVED: Final = b"ind.ai/derived/v1\n"
+CONTENT_KEY: Final = "ledger-contents"
+"""What the key that the ledger's contents are sealed with is derived for, by ledger and node alike."""
 _GROUP_OR_WORLD: Final = stat.S_IRWXG | stat.S_IRWXO
 
 

@@ -43,7 +43,7 @@ from indai.node.group_service import GroupServicer
 from indai.node.handshakes import Handshakes
 from indai.node.host import Host
 from indai.node.inbound import Gate, Inbound
-from indai.node.keystore import KeyStore
+from indai.node.keystore import CONTENT_KEY, KeyStore
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.meet import Meetings
 from indai.node.kinds.served import INTENTS, by_kind
@@ -101,7 +101,6 @@ if TYPE_CHECKING:
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 IDLE_CHECK_S = 60.0
-CONTENT_KEY = "ledger-contents"
 ASK_TIMEOUT_S = 10.0
 
 log = structlog.get_logger(__name__)

@@ -10,6 +10,7 @@ from indai.client.addresses import parse_address
 
 ROLES = ("registry", "policy", "ledger", "llm", "memory", "node")
 """What runs when nothing else is asked for."""
+CELL_TOKEN = "INDAI_CELL_TOKEN"  # noqa: S105 - the variable's name
 ALL_ROLES = (*ROLES, "witness", "edge")
 
 

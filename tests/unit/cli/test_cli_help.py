@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 
 import click
 import pytest
 from indai.cli.errors import STATUSES
-from indai.cli.framework import Command
-from indai.cli.main import cli
+from indai.cli.framework import SUMMARY, Command
+from indai.cli.main import SECTIONS, cli
 from indai.protocol.errors import Reason
 
 from tests.unit.cli.runs import commands, run
@@ -60,6 +62,29 @@ def _summaries(*group: str) -> str:
 
 def test_every_reason_has_a_documented_exit_status() -> None:
     assert {reason.status.exit for reason in Reason} <= set(STATUSES)
+
+
+def test_the_list_of_all_commands_says_what_each_says_of_itself() -> None:
+    context = click.Context(cli)
+    for section in SECTIONS.values():
+        for name, where in section.items():
+            found = cli.get_command(context, name)
+            assert found is not None
+            assert where.partition(" ")[2] == found.get_short_help_str(limit=SUMMARY), name
+
+
+def test_the_list_of_all_commands_loads_none_of_them() -> None:
+    """In a process of its own: this one has loaded everything."""
+    program = (
+        "import sys; from indai.cli.main import cli\n"
+        "try: cli(['--help'])\n"
+        "finally: print(*(each for each in sys.modules if each.startswith('indai.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    frame = {f"indai.cli.{each}" for each in ("main", "framework", "errors", "output")}
+    assert {each for each in loaded if each.startswith("indai.cli.")} == frame
+    assert not [each for each in loaded if each.startswith(("indai.node", "indai.v1"))]
 
 
 def test_groups_show_their_commands_without_arguments() -> None:
