@@ -1,7 +1,8 @@
 """What every served method has in common, whichever way it is called: over a socket or inside the process.
 
 The generated `add_…_to_server` functions hand their handlers to `method_handlers`, which wraps each once: it
-admits the caller, imposes a deadline where the caller set none, and turns errors into a `google.rpc.Status`.
+admits the caller, refuses identity numbers, imposes a deadline where the caller set none, and turns errors
+into a `google.rpc.Status`.
 The server and the in-process channel both run these handlers, so there is one contract and one code for it.
 
 Methods are coroutines, server streams are async generators (`context.write` is not supported).
@@ -22,6 +23,7 @@ from grpc import aio
 from indai.client import because
 from indai.client.rpc import code_of, to_status, trailers
 from indai.node.auth import Authenticate, Caller
+from indai.node.identity_guard import check_request
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 
 UNARY_DEADLINE_S: Final = 15.0
@@ -102,6 +104,7 @@ def _unary(method: str, behaviour: Any, authenticate: Authenticate | None) -> An
                 if authenticate is None:
                     return await behaviour(request, context)
                 context = AdmittedContext(context, await authenticate(context))
+                check_request(method, request)
                 with because.acting_on(*because.read(context.invocation_metadata())):
                     return await behaviour(request, context)
         except (aio.AbortError, asyncio.CancelledError):
@@ -122,6 +125,7 @@ def _stream(method: str, behaviour: Any, authenticate: Authenticate | None) -> A
             async with limit or contextlib.nullcontext():
                 if authenticate is not None:
                     context = AdmittedContext(context, await authenticate(context))
+                    check_request(method, request)
                 async with contextlib.aclosing(behaviour(request, context)) as responses:
                     async for response in responses:
                         yield response

@@ -1,8 +1,10 @@
 """Numbers of identity that nobody may hand in: raw Aadhaar numbers, in any script and however written.
 
 An Aadhaar number has 12 digits, the first 2 to 9, and Verhoeff's check digit (python-stdnum). One random
-number in ten passes that check, so a word of context must stand near it. `refuse_aadhaar` is the one guard of
-tools' arguments and results; what is kept instead is a reference that DigiLocker issued.
+number in ten passes that check, so a word of context must stand near it. `refuse_aadhaar` is the guard of
+tools' arguments and results and of every request that a person's program makes; what is kept instead is a
+reference that DigiLocker issued. A person who writes one into a conversation is not turned away for it:
+`without_aadhaar` takes it out before anything is stored.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from stdnum.in_ import aadhaar
 
 CONTEXT: Final = 60
 """How far a word of context may be from the number, in characters."""
+
+LEFT_OUT: Final = "[Aadhaar number left out]"
 
 _BETWEEN: Final = r"[\s./\u2010-\u2015\u200b-\u200d\u2060-]?"
 _TWELVE: Final = re.compile(rf"(?<![\d.+])\d(?:{_BETWEEN}\d){{11}}(?!\d|[.,]\d)")
@@ -48,6 +52,32 @@ def is_aadhaar(text: str) -> bool:
     whose name is the context."""
     digits = re.sub(_BETWEEN.rstrip("?"), "", fold_digits(text))
     return len(digits) == 12 and digits.isdecimal() and _verhoeff(digits)
+
+
+def may_hold_aadhaar(text: str) -> bool:
+    """Whether a number in a text passes the check, whatever stands beside it."""
+    return any(is_aadhaar(found[0]) for found in _TWELVE.finditer(fold_digits(text)))
+
+
+def without_aadhaar(text: str, *, asked: bool = False) -> str:
+    """The text with a word in the place of each Aadhaar number. `asked`: what was said before it was about
+    such numbers, which is context enough."""
+    folded = fold_digits(text)
+    spans = (
+        [found.span() for found in _TWELVE.finditer(folded) if is_aadhaar(found[0])]
+        if asked
+        else aadhaar_spans(folded)
+    )
+    pieces, at = [], 0
+    for start, end in spans:
+        pieces += [text[at:start], LEFT_OUT]
+        at = end
+    return "".join((*pieces, text[at:])) if pieces else text
+
+
+def is_about_aadhaar(text: str) -> bool:
+    """Whether a text has a word of context."""
+    return _WORDS.search(text) is not None
 
 
 def refuse_aadhaar(value: Any, what: str = "This") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.conversations.intake import MAX_WAITING
 from indai.storage.pool import transaction
+from indai.tools.identity import LEFT_OUT
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import llm_pb2
 
@@ -21,6 +23,7 @@ from tests.service.llm.upstream import Reply, Upstream
 from tests.service.runtime.cell import ALICE, BOB, Cell, Heard, cell, owner
 from tests.service.runtime.gear import Told, one_provider
 
+NUMBER = re.compile(r"2849\D?6545")
 QUESTION = "Which paint lasts longest outside?"
 
 
@@ -267,3 +270,37 @@ async def test_odd_messages_get_a_clear_answer(database: Database, text: str, wo
         kept = await row(here, heard)
         assert kept["ending"] == "answered"
         assert "total" in kept["stage_ms"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("Keep this: my aadhaar is 2999 2849 6545. Which paint lasts longest?",),
+        ("I will now give you my Aadhaar number", "2999-2849-6545. Which paint lasts longest?"),
+    ],
+)
+async def test_an_aadhaar_number_is_neither_kept_nor_shown_to_a_model_and_the_person_is_told(
+    database: Database, said: tuple[str, ...]
+) -> None:
+    async with (
+        Upstream("openai", [Reply(text=("Oil paint.",))] * 3).serving() as up,
+        cell(database.pool, config=one_provider(up)) as here,
+    ):
+        for text in said:
+            heard = await here.say(owner(ALICE, text))
+        assert heard.text.startswith("Please never send an Aadhaar number here.")
+        assert heard.text.endswith("Oil paint.")
+        request = pb.ListSessionMessagesRequest(
+            session_id=(await here.stub.ListSessions(pb.ListSessionsRequest(handle=ALICE)))
+            .sessions[0]
+            .session_id
+        )
+        texts = [each.text for each in (await here.stub.ListSessionMessages(request)).messages]
+        assert LEFT_OUT in " ".join(texts)
+        async with transaction(here.pool, (ALICE,)) as connection:
+            for table in ("messages", "turns", "turn_events", "sessions", "segments"):
+                rows = await connection.fetch(f"SELECT * FROM runtime.{table}")  # noqa: S608
+                assert rows
+                assert not NUMBER.search(repr(rows))
+        assert up.seen
+        assert not any(NUMBER.search(each.raw.decode()) for each in up.seen)

@@ -1,7 +1,8 @@
 """Takes a message in: who it is from, whose agent it is for, and the rows that make it durable; one
 transaction.
 
-A message that came before is found again by what its provider calls it, whoever answered then.
+A message that came before is found again by what its provider calls it, whoever answered then. An Aadhaar
+number in it is taken out before anything is stored, and the turn is told.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from indai.protocol.errors import IndaiError, InvalidInput, Reason, Refused
 from indai.runtime.conversations.people import Raced, check_identity, met
 from indai.runtime.conversations.rows import also_see, delivery_key, seeing
 from indai.runtime.conversations.values import Clock, Person, Place, fresh
+from indai.tools.identity import is_about_aadhaar, may_hold_aadhaar, without_aadhaar
 from indai.v1 import conversation_pb2 as pb
 
 MAX_TEXT: Final = 100_000
@@ -48,6 +50,11 @@ _NEW_SESSION = """
     INSERT INTO runtime.sessions
         (id, owner, tenant, binding, handle, door, person, scope_person, channel, segment, state)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10) ON CONFLICT DO NOTHING RETURNING id
+"""
+_LAST_SAID = """
+    SELECT string_agg(text, ' ') FROM (
+        SELECT text FROM runtime.messages WHERE session = $1 ORDER BY place DESC LIMIT 3
+    ) said
 """
 # All that makes a message durable, in one round trip; each part names its own rows.
 _STORE = """
@@ -133,6 +140,7 @@ class Intake:
             await also_see(connection, owner=place.owner)
             place, shared = await self._handed_on(connection, place, person)
             session, segment = await self._session(connection, place, person, message, shared)
+            message, note = await self._without_numbers(connection, session, message, note)
             return await self._store(connection, message, person, place, session, segment, note)
 
     async def _before(
@@ -227,6 +235,28 @@ class Intake:
         await connection.execute("UPDATE runtime.segments SET ended_at = now() WHERE id = $1", row["segment"])
         await self._segment(connection, segment, place.owner, row["id"], channel)
         return row["id"], segment
+
+    async def _without_numbers(
+        self,
+        connection: asyncpg.Connection,
+        session: UUID,
+        message: pb.InboundMessage,
+        note: Mapping[str, str],
+    ) -> tuple[pb.InboundMessage, Mapping[str, str]]:
+        """The message as it may be stored, and the note that says what was left out. A bare number is what
+        was talked about just before it."""
+        said = [message.text, *(text for each in message.media for text in (each.file_name, each.transcript))]
+        if not any(map(may_hold_aadhaar, said)):
+            return message, note
+        before = await connection.fetchval(_LAST_SAID, session)
+        asked = is_about_aadhaar(before or "")
+        kept = pb.InboundMessage()
+        kept.CopyFrom(message)
+        kept.text = without_aadhaar(message.text, asked=asked)
+        for each in kept.media:
+            each.file_name = without_aadhaar(each.file_name, asked=asked)
+            each.transcript = without_aadhaar(each.transcript, asked=asked)
+        return (message, note) if kept == message else (kept, {**note, "left_out": "aadhaar"})
 
     async def _segment(
         self, connection: asyncpg.Connection, segment: UUID, owner: str, session: UUID, channel: str

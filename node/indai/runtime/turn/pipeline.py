@@ -102,6 +102,8 @@ class Pipeline:
             release.say(closed.words)
             spoken = Spoken(release.end(), ending="failed", reason=closed.reason)
             return self._ended(context, release, trace, spoken, {})
+        if "left_out" in turn.note:
+            release.say(say("left_out", perceived.language))
         if (words := await self._ours(context)) is not None:
             release.say(words)
             return self._ended(context, release, trace, Spoken(release.end()), {})
