@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 DEMO   ?=
+SEED   ?= $(shell date +%s)
 # The long ones first, so that no worker is left alone with them at the end.
 TESTS  ?= tests/system tests
 # A worker starts a Postgres of its own: two fill two cores, and more than four would only fill memory.
@@ -16,7 +17,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels bench-desk proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels bench-desk simulate proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -96,6 +97,10 @@ bench-llm: $(READY)  ## what the gateway to language models adds to a call
 
 bench-turn: $(READY)  ## what a turn costs its node, stage by stage
 	@$(BIN)/python -m bench.turn
+
+simulate: $(READY)  ## two million steps of negotiation on bad days (other seeds: make simulate SEED=7)
+	@$(BIN)/python -m tests.simulate --jobs 0 --seeds 32000 --seed $(SEED)
+	@$(BIN)/python -m tests.simulate --jobs 0 --seeds 400 --seed $(SEED) --nodes
 
 clean:           ## remove everything the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

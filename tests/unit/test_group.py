@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from indai.protocol.ballots import Ordinal
 from indai.protocol.errors import ProtocolError
 from indai.protocol.group.algorithms import ALGORITHMS
-from indai.protocol.group.board import Ask, Board, Fail, Said, Settle, elect
+from indai.protocol.group.board import Ask, Board, Fail, Round, Said, Settle, Step, elect
 from indai.protocol.kinds.base import Window
 from indai.protocol.messages import EventKind, Message, Move, ReceiptBody
 from indai.protocol.negotiation import apply, open_thread
 from indai.protocol.party_state import OwnerActs, OwnerWithdraws, Phase, Side
 
+from tests.simulate import groups
 from tests.unit.meetings import BEHAVIOURS, LENGTH_MS, MUTATIONS, START_MS, Violation, World, wish
 
 THREAD = b"\x01" * 15 + b"t"
@@ -154,6 +155,27 @@ def test_a_broken_guard_is_found(mutation: str) -> None:
             found += 1
             break
     assert found, f"nothing noticed {mutation}"
+
+
+def test_algorithms_are_compared_on_cost_and_leakage_and_so_is_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class OneSlot:
+        """One word from each member, about the coordinator's first window alone."""
+
+        def next(self, board: Board) -> Step:
+            if board.voted():
+                return elect(board)
+            return Round(tuple(Ask(member, True, board.wish.windows[:1]) for member in board.members))
+
+    monkeypatch.setitem(ALGORITHMS, "first", OneSlot())
+    count, rows = groups.compare(range(40))
+    assert count > 10
+    windows, narrowing, slots, first = (rows[name] for name in ("windows", "narrowing", "slots", "first"))
+    assert first.found < slots.found <= windows.found  # who asks less finds less
+    assert first.exchanges < narrowing.exchanges < windows.exchanges
+    assert windows.rounds < narrowing.rounds
+    assert slots.heard_windows == 0 == first.heard_windows < narrowing.heard_windows < windows.heard_windows
 
 
 ORDINALS = st.lists(st.sampled_from(list(Ordinal)), min_size=4, max_size=4)

@@ -84,6 +84,23 @@ async def test_a_bot_approves_what_the_policy_leaves_to_its_owner(pair: Pair, tm
         assert await bot.stdout.readline() == b"Meet ind.ai/alice for 45 min\n"
 
 
+async def test_a_whole_agent_asks_and_is_asked_in_thirty_lines(pair: Pair, tmp_path: Path) -> None:
+    assert len((EXAMPLES / "stranger.py").read_text().splitlines()) <= 30
+    zoe = await pair.a.agent("ind.ai/zoe-asks", ASKS)
+    open_to_all = await pair.b.agent("ind.ai/open-to-all", ASKS.replace("ask:", "allow:"))
+    data = home(tmp_path / "w", pair.a, zoe)
+    async with (
+        example("stranger.py", data, zoe.handle, open_to_all.handle) as running,
+        Agent.connect(pair.b.info.addresses["owner"], open_to_all.token) as bob,
+    ):
+        assert running.stdout is not None
+        said = await running.stdout.readline()
+        assert said.startswith(b"COMMITTED "), said
+        assert (await bob.meet(zoe.handle, minutes=30, within=WEEK, about="And you?")).agreed
+        too_long = await bob.meet(zoe.handle, minutes=90, within=WEEK, about="All day")
+        assert too_long.state is State.REJECTED
+
+
 async def test_a_shop_sells_by_its_own_word(pair: Pair, tmp_path: Path) -> None:
     shop = await pair.b.agent("ind.ai/lampshop", ASKS)
     buyer = await pair.a.agent("ind.ai/lampbuyer", BUYERS)
