@@ -22,6 +22,7 @@ from indai.cli.output import Page, emit
 from indai.client.addresses import parse_address
 from indai.client.network import NetworkPolicy
 from indai.client.tls import spki_sha256
+from indai.edge.forwarded import networks
 from indai.node import logs
 from indai.node.settings import ALL_ROLES, ROLES, RunInfo, Settings
 from indai.protocol.errors import NotFound, Reason, Refused
@@ -91,6 +92,13 @@ PORTS = {
 @click.option("--tls-cert", metavar="FILE", default="", help="Certificate chain (PEM) for the owner's port.")
 @click.option("--tls-key", metavar="FILE", default="", help="Its key (PEM).")
 @click.option("--private-peers", is_flag=True, help="Allow other nodes inside private networks.")
+@click.option(
+    "--proxy",
+    "proxies",
+    metavar="NET",
+    multiple=True,
+    help="A proxy before the http port, whose X-Forwarded-For is believed; may be repeated.",
+)
 @click.option("--public-url", metavar="URL", default="", help="How strangers' clients reach the http port.")
 @click.option("--conformance", is_flag=True, help="Serve A2A's conformance agent, on loopback.")
 @click.option("--reflection", is_flag=True, help="Let tools such as grpcurl list the services.")
@@ -129,6 +137,7 @@ def up(
     tls: str,
     tls_cert: str,
     tls_key: str,
+    proxies: tuple[str, ...],
     public_url: str,
     conformance: bool,
     reflection: bool,
@@ -165,6 +174,7 @@ def up(
         reflection=reflection,
         conformance=conformance,
         public_url=public_url.rstrip("/"),
+        proxies=networks(proxies),
         llm_config=_llm_config(home, llm_config),
     )
     with _only_one(home):

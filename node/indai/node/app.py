@@ -348,7 +348,9 @@ class _Process:
         if self._routes:
             bind, certificate = self._settings.bind("http"), self._settings.tls_certificate
             body = A2A_BODY if "edge" in self._settings.roles else MAX_BODY
-            server = await HttpServer.start(bind, self._routes, certificate, max_body=body)
+            server = await HttpServer.start(
+                bind, self._routes, certificate, max_body=body, proxies=self._settings.proxies
+            )
             self._stack.push_async_callback(server.stop)
             self.addresses["http"] = server.address
             if {"edge", "node"} <= self._settings.roles:

@@ -94,10 +94,13 @@ async def _before(
     async def whose(request: web.Request) -> Session | None:
         return await site.whose(request) if site is not None else None
 
+    def visitor(request: web.Request) -> str:
+        return site.visitor(request) if site is not None else ""
+
     def url() -> str:
         return plan.place().url
 
-    speech = VoicePlan(talks.stub, secrets, keystore, data, url, whose)
+    speech = VoicePlan(talks.stub, secrets, keystore, data, url, whose, visitor)
     voice = await stack.enter_async_context(voice_role(speech))
     messengers = ChannelsPlan(
         pool,

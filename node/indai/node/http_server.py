@@ -5,12 +5,13 @@ may stand without TLS on any address, behind any cache; with a certificate it sp
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 from aiohttp import web
 from indai.client.addresses import Address, parse_address
+from indai.edge.forwarded import Network, caller
 from indai.protocol.errors import InvalidInput, Reason, Unavailable
 
 MAX_BODY = 128 * 1024
@@ -32,11 +33,12 @@ class HttpServer:
         certificate: tuple[Path, Path] | None = None,
         *,
         max_body: int = MAX_BODY,
+        proxies: Sequence[Network] = (),
     ) -> Self:
-        """Serve `routes` at `bind`. Raises InvalidInput for a bad address or certificate, Unavailable
-        (ADDRESS_IN_USE) when the port is taken."""
+        """Serve `routes` at `bind`; `proxies` are believed when they say who calls through them. Raises
+        InvalidInput for a bad address or certificate, Unavailable (ADDRESS_IN_USE) when the port is taken."""
         at = parse_address(bind)
-        app = web.Application(client_max_size=max_body)
+        app = web.Application(client_max_size=max_body, middlewares=[_behind(proxies)] if proxies else [])
         app.add_routes(routes)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_GRACE_S)
         await runner.setup()
@@ -55,6 +57,20 @@ class HttpServer:
     async def stop(self) -> None:
         """Finish what is being answered, and stop."""
         await self._runner.cleanup()
+
+
+def _behind(proxies: Sequence[Network]) -> Callable[..., Awaitable[web.StreamResponse]]:
+    """Every limit by address counts who calls, not the proxy that they all come through."""
+
+    @web.middleware
+    async def told(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        said = request.headers.get("X-Forwarded-For", "")
+        found = caller(request.remote or "", said, proxies)
+        return await handler(request if found == request.remote else request.clone(remote=found))
+
+    return told
 
 
 def _context(certificate: tuple[Path, Path] | None) -> ssl.SSLContext | None:

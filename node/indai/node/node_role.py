@@ -71,6 +71,7 @@ from indai.node.timers import Timers
 from indai.node.tools_role import ToolsPlan, open_tools
 from indai.node.visiting import Calendars
 from indai.page.front import Front
+from indai.page.tickets import FORMS, Tickets
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.runtime.bindings import Bindings
@@ -390,6 +391,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 policies,
                 tools.toolbox,
                 Calendars(host, agents, store, clock),
+                Tickets(plan.pool, plan.keystore.derive(FORMS), clock),
+                plan.public_url,
             ),
         )
 

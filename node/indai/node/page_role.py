@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from indai.client.resolver import Resolver
 from indai.desk.pause import LAYER, way_of
 from indai.node.conversation_role import Conversations
 from indai.node.policies import Policies
 from indai.node.visiting import Calendars, Visits
+from indai.node.visitor_tool import visitor_tools
 from indai.page.front import Front, Proof
+from indai.page.meeting import Slot, meeting_path
+from indai.page.tickets import Tickets
 from indai.protocol.errors import NotFound
 from indai.tools.toolbox import NodeToolbox
 
@@ -19,8 +24,11 @@ def front(
     policies: Policies,
     toolbox: NodeToolbox,
     calendars: Calendars,
+    tickets: Tickets,
+    url: Callable[[], str],
 ) -> Front:
-    """Put it together. `authority` is the part that the handles here share."""
+    """Put it together, and give agents the tool with which strangers ask for meetings. `authority` is the
+    part that the handles here share; `url`: where their pages are."""
 
     async def proof_of(handle: str) -> Proof:
         found = await resolver.resolve(handle)
@@ -33,4 +41,10 @@ def front(
             return ""
         return way_of(next((each.yaml for each in layers if each.name == LAYER), ""))
 
-    return Front(authority, talks.stub, proof_of, paused, Visits(toolbox, calendars))
+    async def link(owner: str, slot: Slot) -> str:
+        return url() + await meeting_path(owner, authority, slot, tickets)
+
+    visits = Visits(toolbox, calendars)
+    for tool in visitor_tools(visits, calendars.agents, link):
+        toolbox.add(tool)
+    return Front(authority, talks.stub, proof_of, paused, visits, tickets)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from indai.client.addresses import parse_address
+from indai.edge.forwarded import Network
 
 ROLES = ("registry", "policy", "ledger", "llm", "memory", "node")
 """What runs when nothing else is asked for."""
@@ -25,6 +26,7 @@ class Settings:
     where a witness keeps its last heads a second time. Who may
     claim there: who has one of the `invites` (a file, one code a line), or a voucher of one of the `issuers`
     (public keys), or everybody; domains of their own only if `branded`. `llm_config` is the gateway's file.
+    `proxies` stand before the http port, and are believed when they say who calls.
     """
 
     data: Path
@@ -46,6 +48,7 @@ class Settings:
     reflection: bool = False
     conformance: bool = False
     public_url: str = ""
+    proxies: tuple[Network, ...] = ()
     llm_config: Path | None = None
 
     @property

@@ -1,4 +1,5 @@
-"""Meetings that visitors of a public page ask for, who have no agent of their own.
+"""Meetings that strangers ask for at the public door, who have no agent of their own: on a page's form, or
+in a conversation on any channel (`indai.node.visitor_tool`).
 
 Whoever asks proves nothing, so the owner's rules judge them as a stranger: unverified, known for no days, at
 the door `public`. What the rules permit outright is put into the calendar; what they would ask about waits in
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -71,16 +72,16 @@ class Calendars:
     store: Store
     clock: Callable[[], int]
 
-    async def slot(self, owner: str, wish: MeetWish, uid: str) -> tuple[int, MeetTerms]:
+    async def slot(self, owner: str, channel: str, wish: MeetWish, uid: str) -> tuple[int, MeetTerms]:
         """The outcome of the owner's rules, and the best slot. Raises Refused when there is none."""
-        answer = await self.host.slot(owner, self._about(), wish, await self._held(owner), uid)
+        answer = await self.host.slot(owner, self._about(channel), wish, await self._held(owner), uid)
         if answer.outcome == policy_pb2.OUTCOME_REFUSE or not isinstance(answer.terms, MeetTerms):
             raise _no()
         return answer.outcome, answer.terms
 
-    async def check(self, owner: str, terms: MeetTerms) -> None:
+    async def check(self, owner: str, channel: str, terms: MeetTerms) -> None:
         """Raises Refused when the slot is taken by now, or forbidden."""
-        answer = await self.host.terms(owner, self._about(), terms, await self._held(owner))
+        answer = await self.host.terms(owner, self._about(channel), terms, await self._held(owner))
         if answer.outcome == policy_pb2.OUTCOME_REFUSE:
             raise _no()
 
@@ -88,12 +89,19 @@ class Calendars:
         """The owner's."""
         return self.agents.get(owner).zone
 
-    def _about(self) -> policy_pb2.Facts:
+    async def standing(self, owner: str, uid: str) -> tuple[int, int] | None:
+        """From when to when this meeting stands; None when it does not."""
+        now_ms = self.clock()
+        found = await self.agents.get(owner).calendar.standing([uid], now_ms, now_ms + 400 * DAY_MS)
+        event = next(iter(found.get(uid, ())), None)
+        return None if event is None else (event.start_ms, event.end_ms)
+
+    def _about(self, channel: str) -> policy_pb2.Facts:
         facts = policy_pb2.Facts(
             peer=STRANGER,
             verified=False,
             now_ms=self.clock(),
-            channel="web",
+            channel=channel,
             door="public",
             outgoing=False,
         )
@@ -116,13 +124,13 @@ class TakeVisit:
     @property
     def spec(self) -> Spec:
         """See `Tool`."""
-        words = "Meet a visitor of your public page. Nothing is signed: they have no agent"
+        words = "Meet a visitor of your public door. Nothing is signed: they have no agent"
         return Spec(NAME, words, _ARGUMENTS, _RESULT, Effect.ACT, doors=frozenset({"public"}))
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
         """See `Prepares`: the owner reads every word of it."""
         said = [f'  {name}: "{arguments[name]}"' for name in ("name", "contact", "title")]
-        head = "Meet a visitor of your page, who has not proved who they are"
+        head = f"Meet a visitor ({caller.channel}), who has not proved who they are"
         return Act(dict(arguments), "\n".join((head, f"  {arguments['when']}", *said)))
 
     async def run(
@@ -134,7 +142,9 @@ class TakeVisit:
         async with self._writing[owner]:
             if event.uid not in await calendar.holding([event.uid]):
                 await self._calendars.check(
-                    owner, MeetTerms(event.start_ms, event.end_ms, event.summary, "", event.uid)
+                    owner,
+                    caller.channel,
+                    MeetTerms(event.start_ms, event.end_ms, event.summary, "", event.uid),
                 )
                 await calendar.put_many([event])
         return {"when": arguments["when"], "uid": event.uid}
@@ -151,6 +161,13 @@ class Visits:
     async def ask(self, owner: str, asked: Asked) -> tuple[str, Slot]:
         """See the protocol."""
         now_ms = self._calendars.clock()
+        page = Caller("personal", "page", owner, "", STRANGER, "public", asked.channel, now_ms=now_ms)
+        return await self.ask_as(page, asked)
+
+    async def ask_as(self, caller: Caller, asked: Asked) -> tuple[str, Slot]:
+        """The same for somebody at the public door of `caller.owner`; what waits for the owner's word is
+        told in the caller's session."""
+        owner, now_ms = caller.owner, self._calendars.clock()
         if not self._throttle.admits((owner, STRANGER), now_ms):
             raise Refused(Reason.RATE_LIMITED, "Too many meetings were asked for just now.", hint="try later")
         zone = self._calendars.zone(owner)
@@ -158,32 +175,21 @@ class Visits:
         windows = tuple(Window(each.start_ms, each.end_ms) for each in when.windows)
         title = one_line(asked.title or f"Meeting with {asked.name}", 200)
         uid = f"visit-{asked.once.hex()}@{owner.replace('/', '.')}"
-        if uid in await self._calendars.agents.get(owner).calendar.holding([uid]):
-            raise Refused(
-                Reason.ALREADY_EXISTS, "You have asked for this already.", hint="load the page again"
-            )
-        outcome, terms = await self._calendars.slot(owner, MeetWish(title, asked.minutes, windows), uid)
-        slot = Slot(
-            one_line(asked.name, 100),
-            one_line(asked.contact, 200),
-            title,
-            terms.start_ms,
-            terms.end_ms,
-            f"{local_time(terms.start_ms, zone)} ({zone.key})",
-            uid,
-            now_ms,
+        if (stands := await self._calendars.standing(owner, uid)) is not None:
+            return "booked", _slot(asked, title, stands, zone, uid, now_ms)  # asked again, e.g. after a crash
+        outcome, terms = await self._calendars.slot(
+            owner, asked.channel, MeetWish(title, asked.minutes, windows), uid
         )
+        slot = _slot(asked, title, (terms.start_ms, terms.end_ms), zone, uid, now_ms)
         asks: frozenset[str] = frozenset() if outcome == policy_pb2.OUTCOME_PERMIT else frozenset({NAME})
-        caller = Caller(
-            "personal", "page", owner, "", STRANGER, "public", "web", now_ms=now_ms, turn=uid, approvals=asks
-        )
-        found = await self._toolbox.call(caller, (NAME,), NAME, slot.plain(), unheard)
+        acting = replace(caller, turn=uid, approvals=asks, now_ms=now_ms, session_tools=None)
+        found = await self._toolbox.call(acting, (NAME,), NAME, slot.plain(), unheard)
         if found.status is Status.FAILED:
             raise Refused(Reason.POLICY_DENIED, "This meeting cannot be had.", hint="ask for another time")
         return ("booked" if found.status is Status.DONE else "asked"), slot
 
-    async def for_member(self, member: str, owner: str, asked: Asked) -> Outcome:
-        """See the protocol."""
+    async def for_member(self, member: str, owner: str, asked: Asked, *, confirm: bool = False) -> Outcome:
+        """See the protocol. `confirm`: the member is asked first, at their own door."""
         now_ms = self._calendars.clock()
         caller = Caller(
             "personal",
@@ -192,11 +198,12 @@ class Visits:
             "",
             member,
             "private",
-            "web",
+            asked.channel,
             verified=True,
             time_zone=self._calendars.zone(member).key,
             now_ms=now_ms,
             turn=asked.once.hex(),
+            approvals=frozenset({"meet"}) if confirm else frozenset(),
         )
         wish = {"with": owner, "duration_minutes": asked.minutes, "when": asked.when, "time": asked.time}
         wish |= {"title": asked.title} if asked.title else {}
@@ -211,9 +218,14 @@ class Visits:
         return invitation(event_of(owner, slot), Method.REQUEST)
 
 
+def _slot(asked: Asked, title: str, span: tuple[int, int], zone: ZoneInfo, uid: str, now_ms: int) -> Slot:
+    when = f"{local_time(span[0], zone)} ({zone.key})"
+    return Slot(one_line(asked.name, 100), one_line(asked.contact, 200), title, *span, when, uid, now_ms)
+
+
 def event_of(owner: str, slot: Slot) -> MeetingEvent:
     """What is written, and sent: the visitor stands in its words, since they have no address of ours."""
-    words = f"{slot.name} ({slot.contact}) asked for this on the public page, without proof of who they are."
+    words = f"{slot.name} ({slot.contact}) asked for this at the public door, without proof of who they are."
     return MeetingEvent(
         slot.uid, slot.start_ms, slot.end_ms, slot.title, owner, (owner,), slot.asked_ms, words
     )

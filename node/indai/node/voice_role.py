@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets as chance
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from aiohttp import web
 from indai.edge.forms.plain import spoken
 from indai.node.keystore import KeyStore
 from indai.node.secrets import Secrets
+from indai.page.visitors import who
 from indai.v1 import conversation_pb2 as pb
 from indai.voice.browser import Browsers
 from indai.voice.config import engines, numbers, parse_config
@@ -22,7 +23,6 @@ from indai.voice.limits import Lines
 from indai.voice.notes import transcribe
 from indai.voice.speech import Chain
 from indai.voice.telephone import Telephones
-from indai.web.accounts import OWNER
 from indai.web.sessions import Session
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ FILE = "speech.yaml"
 @dataclass(frozen=True, slots=True)
 class VoicePlan:
     """What speech is built from. `data` may hold `speech.yaml`; `url` is where the HTTP port is reached;
-    `whose` says who is signed in."""
+    `whose` says who is signed in, `visitor` which browser it is otherwise."""
 
     conversations: ConversationServiceAsyncStub
     secrets: Secrets
@@ -43,6 +43,7 @@ class VoicePlan:
     data: Path
     url: Callable[[], str]
     whose: Callable[[web.Request], Awaitable[Session | None]]
+    visitor: Callable[[web.Request], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ async def voice_role(plan: VoicePlan) -> AsyncIterator[VoiceRole]:
         speech = engines(config, session, secret)
         stack.push_async_callback(speech.close)
         lines = Lines()
-        browsers = Browsers(speech, plan.conversations, spoken, Visitors(plan.whose), lines)
+        browsers = Browsers(speech, plan.conversations, spoken, Visitors(plan.whose, plan.visitor), lines)
         telephones = Telephones(
             speech,
             plan.conversations,
@@ -88,15 +89,14 @@ async def voice_role(plan: VoicePlan) -> AsyncIterator[VoiceRole]:
 
 @dataclass(frozen=True, slots=True)
 class Visitors:
-    """Who sits before a browser: an owner who is signed in at the desk, or somebody new at each call."""
+    """Who sits before a browser: an owner who is signed in at the desk, else the visitor who also chats
+    there; a program that shows no cookie of ours is somebody new at each call."""
 
     whose: Callable[[web.Request], Awaitable[Session | None]]
+    visitor: Callable[[web.Request], str]
 
     async def __call__(self, request: web.Request) -> pb.Identity:
-        session = await self.whose(request)
-        if session is not None and session.role == OWNER:
-            return pb.Identity(channel="voice", kind="handle", value=session.scope, verified=True)
-        return pb.Identity(channel="voice", kind="web_session", value=chance.token_hex(16), verified=False)
+        return who(await self.whose(request), self.visitor(request) or secrets.token_hex(32), "voice")
 
 
 def _read(path: Path) -> str:

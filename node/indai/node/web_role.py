@@ -24,6 +24,7 @@ from indai.node.secrets import Secrets
 from indai.node.service import Service, method_handlers
 from indai.page.front import Front
 from indai.page.room import Room
+from indai.page.tickets import FORMS
 from indai.runtime.conversations.outbound import Outbound
 from indai.v1 import llm_pb2, memory_pb2
 from indai.web.accounts import Accounts
@@ -35,8 +36,6 @@ from indai.web.sessions import Sessions
 from indai.web.sign_in import Deliver, SignIn
 from indai.web.site import Place, Site
 
-FORMS = "desk-forms"
-"""Whose forms are whose: the name under which the node key gives the secret for that."""
 OIDC_FILE = "oidc.yaml"
 OIDC_TIMEOUT_S = 10.0
 
@@ -95,7 +94,7 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
         if issuer is not None:
             routes += Oidc(site, sign_in, accounts, issuer, secret, http).routes()
         # The public pages take every name that is left.
-        routes += Room(site, plan.front, secret, accounts).routes()
+        routes += Room(site, plan.front, accounts).routes()
         yield WebRole(site, tuple(routes))
 
 

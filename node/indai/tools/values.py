@@ -48,6 +48,7 @@ class Caller:
     done once: the same turn and arguments again are the same act. `autonomy` and `approvals` are the AGENT
     tier's; `session_tools` narrows this session, None does not. `context`: what the model that wishes the
     call has read: `UNTRUSTED` words of outsiders, `PRIVATE` facts of the owner. `team` and `human` are slugs.
+    `called`: what the one who talks calls themselves, as their channel tells it; it proves nothing.
     """
 
     tenant: str
@@ -68,6 +69,7 @@ class Caller:
     context: frozenset[Touch] = frozenset()
     team: str = ""
     human: str = ""
+    called: str = ""
 
 
 @dataclass(frozen=True, slots=True)

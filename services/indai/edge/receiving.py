@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address, ip_network
 from typing import Final
 
 import structlog
 from aiohttp import web
 from indai.edge.accounts import Directory, Keys, Served
 from indai.edge.channels.base import Incoming, Raw, Received
+from indai.edge.forwarded import caller, networks
 from indai.edge.inbox import Arrival, Inbox, ReceiptOf
 from indai.edge.outbox import Outbox, Recipient, lines
 from indai.edge.pace import Pace
 from indai.language import detect, say
-from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.v1 import conversation_pb2 as pb
 
 MOST_BODY: Final = 1024 * 1024
@@ -202,17 +202,14 @@ async def _raw(request: web.Request, served: Served) -> Raw | None:
     if len(body) > MOST_BODY:
         return None
     headers = {name.lower(): value for name, value in request.headers.items()}
-    remote = _remote(request.remote or "", headers, served.account.setting("proxies"))
-    return Raw(request.method, dict(request.query), headers, body, remote)
+    return Raw(request.method, dict(request.query), headers, body, _remote(request, served))
 
 
-def _remote(peer: str, headers: dict[str, str], proxies: str) -> str:
-    """Who really calls: what a proxy of ours saw, if the caller is one."""
-    hops = [hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()]
+def _remote(request: web.Request, served: Served) -> str:
+    """Who really calls: what a proxy of the channel's saw, if the caller is one."""
+    proxies = served.account.setting("proxies")
     try:
-        networks = [ip_network(each.strip()) for each in proxies.split(",") if each.strip()]
-        while hops and any(ip_address(peer) in network for network in networks):
-            peer = hops.pop()
-    except ValueError:
+        known = networks(each for each in proxies.split(",") if each.strip())
+    except InvalidInput:
         return ""
-    return peer
+    return caller(request.remote or "", request.headers.get("X-Forwarded-For", ""), known)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from indai.page.meeting import Meetings
+    from indai.page.tickets import Tickets
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
 
 
@@ -37,3 +38,4 @@ class Front:
     proof_of: ProofOf
     paused: PausedWay
     meetings: Meetings
+    tickets: Tickets

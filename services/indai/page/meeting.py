@@ -4,10 +4,7 @@ the owner's rules for strangers. What became of it stands at an address that onl
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
-import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -16,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiohttp import web
 from indai.page.names import PATH, address_of
-from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
+from indai.page.tickets import Tickets, no_meeting
+from indai.protocol.errors import InvalidInput, Reason
 from indai.tools.values import Status
 from indai.web.guards import Limit
 from indai.web.visit import Visit
@@ -46,7 +44,8 @@ _ONCE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a visitor asks for. `once`: 10 bytes that are the same when the same form comes again."""
+    """What a visitor asks for. `once`: 10 bytes that are the same when the same form comes again. `channel`:
+    what they ask by, for the owner's rules."""
 
     name: str
     contact: str
@@ -55,6 +54,7 @@ class Asked:
     time: str
     title: str
     once: bytes
+    channel: str = "web"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ class Meetings(Protocol):
 
 
 class MeetingDesk:
-    """The form, and the page of what became of it. `secret` makes tickets."""
+    """The form, and the page of what became of it."""
 
-    def __init__(self, room: Room, meetings: Meetings, secret: bytes) -> None:
-        self._room, self._meetings, self._secret = room, meetings, secret
+    def __init__(self, room: Room, meetings: Meetings, tickets: Tickets) -> None:
+        self._room, self._meetings, self._tickets = room, meetings, tickets
         self._asks = Limit(ASKS_AN_HOUR, HOUR_MS)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
-        site, ticket = self._room.site, "{ticket:[A-Za-z0-9_-]+}"
+        site, ticket = self._room.site, "{ticket:[A-Za-z0-9_-]{20}}"
         return (
             site.post(f"{PATH}/-/meet", self.ask),
             site.get(f"{PATH}/-/meetings/{ticket}", self.page),
@@ -115,7 +115,7 @@ class MeetingDesk:
         if who.verified:
             return await self._as_member(visit, who.value, handle, asked)
         _, slot = await self._meetings.ask(handle, asked)
-        return visit.go(f"{address_of(handle, self._room.authority)}/-/meetings/{self._ticket(handle, slot)}")
+        return visit.go(await meeting_path(handle, self._room.authority, slot, self._tickets))
 
     async def _as_member(self, visit: Visit, member: str, handle: str, asked: Asked) -> web.Response:
         if member == handle:
@@ -127,7 +127,7 @@ class MeetingDesk:
 
     async def page(self, visit: Visit) -> web.StreamResponse:
         """What became of it."""
-        handle, slot = self._read_ticket(visit)
+        handle, slot = await self._read_ticket(visit)
         booked = await self._meetings.is_booked(handle, slot)
         return visit.page(
             "page/meeting.html",
@@ -140,29 +140,20 @@ class MeetingDesk:
 
     async def file(self, visit: Visit) -> web.StreamResponse:
         """The invitation of one that is booked."""
-        handle, slot = self._read_ticket(visit)
+        handle, slot = await self._read_ticket(visit)
         if not await self._meetings.is_booked(handle, slot):
-            raise _no_meeting()
+            raise no_meeting()
         return visit.file(self._meetings.invitation(handle, slot), "meeting.ics", "text/calendar")
 
-    def _ticket(self, handle: str, slot: Slot) -> str:
-        """The meeting with our code over it and the handle: whoever has the address, and nobody else."""
-        body = json.dumps(slot.plain(), ensure_ascii=False).encode()
-        return base64.urlsafe_b64encode(self._code(handle, body) + body).rstrip(b"=").decode()
+    async def _read_ticket(self, visit: Visit) -> tuple[str, Slot]:
+        handle = self._room.handle(visit)
+        return handle, Slot(**await self._tickets.read(handle, visit.named("ticket")))
 
-    def _read_ticket(self, visit: Visit) -> tuple[str, Slot]:
-        handle, text = self._room.handle(visit), visit.named("ticket")
-        try:
-            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        except ValueError:
-            raise _no_meeting() from None
-        code, body = raw[:32], raw[32:]
-        if not hmac.compare_digest(code, self._code(handle, body)):
-            raise _no_meeting()
-        return handle, Slot(**json.loads(body))
 
-    def _code(self, handle: str, body: bytes) -> bytes:
-        return hmac.new(self._secret, b"meeting:" + handle.encode() + b"\0" + body, hashlib.sha256).digest()
+async def meeting_path(handle: str, authority: str, slot: Slot, tickets: Tickets) -> str:
+    """Where a visitor sees what became of their meeting, and takes its invitation."""
+    ticket = await tickets.make(handle, slot.uid, slot.end_ms, slot.plain())
+    return f"{address_of(handle, authority)}/-/meetings/{ticket}"
 
 
 def _read(visit: Visit, *, signed_in: bool) -> Asked:
@@ -184,7 +175,3 @@ def _read(visit: Visit, *, signed_in: bool) -> Asked:
         )
     once = hashlib.sha256(visit.said("id").encode() or secrets.token_bytes(16)).digest()[:_ONCE]
     return Asked(name, contact, int(minutes), when, time, visit.said("title", most=200), once)
-
-
-def _no_meeting() -> IndaiError:
-    return NotFound(Reason.NOT_FOUND, "There is no such meeting.", hint="check the address")

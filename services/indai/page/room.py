@@ -46,12 +46,11 @@ _INTENTS: Final = ("meet", "ask", "share", "request", "pay", "book")
 class Room:
     """Pages and acts of everybody's public pages."""
 
-    def __init__(self, site: Site, front: Front, secret: bytes, accounts: Accounts) -> None:
-        """`secret` makes the addresses of meetings."""
+    def __init__(self, site: Site, front: Front, accounts: Accounts) -> None:
         self.site, self.authority = site, front.authority
         self._front, self._talks = front, front.conversations
         self._pace = Pace()
-        self._meetings = MeetingDesk(self, front.meetings, secret)
+        self._meetings = MeetingDesk(self, front.meetings, front.tickets)
         self._widget = Widget(self, accounts)
 
     def routes(self) -> Sequence[web.RouteDef]:

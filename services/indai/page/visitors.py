@@ -11,7 +11,7 @@ from indai.protocol.errors import Reason, Refused
 from indai.v1 import conversation_pb2 as pb
 from indai.web.accounts import OWNER
 from indai.web.guards import Limit
-from indai.web.sessions import MINUTE_MS
+from indai.web.sessions import MINUTE_MS, Session
 from indai.web.visit import Visit
 
 CHANNEL: Final = "web"
@@ -21,12 +21,16 @@ ALL_STREAMS: Final = 4_000
 
 
 def identity(visit: Visit) -> pb.Identity:
+    """Who visits a page."""
+    return who(visit.session, visit.visitor, CHANNEL)
+
+
+def who(session: Session | None, visitor: str, channel: str) -> pb.Identity:
     """Whoever has signed in as an owner is their handle, proved; everybody else is one browser, unproved."""
-    session = visit.session
     if session is not None and session.role == OWNER:
-        return pb.Identity(channel=CHANNEL, kind="handle", value=session.scope, verified=True)
-    value = f"account:{session.account}" if session is not None else visit.visitor
-    return pb.Identity(channel=CHANNEL, kind="web_session", value=value)
+        return pb.Identity(channel=channel, kind="handle", value=session.scope, verified=True)
+    value = f"account:{session.account}" if session is not None else visitor
+    return pb.Identity(channel=channel, kind="web_session", value=value)
 
 
 class Pace:

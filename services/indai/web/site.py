@@ -176,6 +176,11 @@ class Site:
         token = request.cookies.get(self._name(_SESSION), "")
         return await self.sessions.find_token(token) if token else None
 
+    def visitor(self, request: web.Request) -> str:
+        """Which browser it is that nobody has signed in with; empty for one without a cookie of ours."""
+        carried = self._carried(request)
+        return guards.visitor_name(self._secret, carried) if carried else ""
+
     def _guarded(self, handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             visit, fresh, failure = await self._visit(request)

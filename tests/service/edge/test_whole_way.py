@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -111,6 +112,48 @@ async def test_a_signed_whatsapp_message_ends_in_a_commitment_and_telegram_goes_
     await street.telegram("hello")
     sessions = (await owner.ListSessions(pb.ListSessionsRequest())).sessions
     assert {"whatsapp", "telegram"} <= set(sessions[0].channels)
+
+
+STRANGERS = """\
+  - id: strangers
+    allow: meet
+    with: anyone
+    door: public
+    channel: {channel}
+    duration: {{ max: 30m }}
+"""
+
+
+@pytest.mark.parametrize("channel", ["whatsapp", "telegram"])
+async def test_a_newcomer_asks_a_named_agent_for_a_meeting_and_both_calendars_have_it(
+    street: Street, channel: str
+) -> None:
+    provider = "whatsapp-cloud" if channel == "whatsapp" else channel
+    await street.add(provider)
+    rules = owner_pb2.ActivatePolicyRequest(yaml=ALICES + STRANGERS.format(channel=channel))
+    await street.alice.stub.ActivatePolicy(rules)
+    text, stamp, number = "@alice set up 20 minutes next week", int(time.time()), f"n{channel}"
+    if channel == "whatsapp":
+        whose = {"timestamp": str(stamp), "from": "919000000042"}
+        said = wa_message("text", {"body": text}, f"wamid.{number}", **whose)
+        payload = wa(said, contact={"profile": {"name": "Meera"}, "wa_id": "919000000042"})
+    else:
+        who = {"id": 77, "is_bot": False, "first_name": "Meera"}
+        chat = {"id": 77, "type": "private"}
+        payload = tg(text=text, message_id=901, date=stamp, **{"from": who, "chat": chat})
+    answer = await street.say(provider, payload)
+    assert "Booked with ind.ai/alice" in answer, answer
+    link = re.search(r"http://[^/]+(/alice/-/meetings/[A-Za-z0-9_-]{20})", answer)
+    assert link, answer
+    (file,) = (street.a.data / "calendars").glob("*alice.ics")
+    base = f"http://{street.a.info.addresses['http']}"
+    async with aiohttp.ClientSession() as session, session.get(f"{base}{link[1]}/meeting.ics") as got:
+        uid = re.search(r"UID:(\S+)", await got.text())
+    assert uid
+    theirs = file.read_text("utf-8")
+    assert uid[1] in theirs
+    assert "Meeting with Meera" in theirs
+    assert f"the conversation on {channel}" in theirs.replace("\n ", "")
 
 
 async def test_a_stranger_stands_at_the_public_door_and_the_operator_alone_sets_up(street: Street) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
+import shutil
 from typing import Any
 
 import pytest
+from aiohttp import WSMsgType
 from indai.client.channels import plain_channel
 from indai.v1 import owner_pb2, tools_pb2
 from indai.v1.tools_pb2_grpc import ApprovalServiceStub
+from indai.voice.audio import HEARING
+from indai.voice.local import LocalSpeech
 
-from tests.service.page.conftest import visiting
+from tests.service.page.conftest import events, visiting
+from tests.service.page.test_page import STREAM
 from tests.service.web.conftest import BOBS, Desks, Page
 
 FORM = {"name": "Meera <b>", "contact": "meera@example.org", "minutes": "30", "when": "next week", "time": ""}
@@ -109,6 +116,119 @@ async def test_a_visitor_who_asks_without_end_is_stopped(desks: Desks) -> None:
     async with visiting(desks) as visitor:
         found = [(await _asked(desks, visitor)).status for _ in range(7)]
     assert found[-1] == 429
+
+
+async def _chat(visitor: Any, text: str) -> str:
+    """What the agent answers to a message."""
+    told = events((await visitor.post("/bob/-/say", STREAM, text=text)).text)
+    assert told[-1][1] == "finished", told
+    return str(told[-1][2]["html"])
+
+
+async def test_a_newcomer_books_a_meeting_by_chatting_and_takes_it_into_their_own_calendar(
+    desks: Desks,
+) -> None:
+    await _rules(desks, "allow")
+    async with visiting(desks) as visitor:
+        await visitor.get("/bob")
+        assert "Who may I say" in await _chat(visitor, "Can we meet for 20 minutes next week?")
+        assert "e-mail" in await _chat(visitor, "Meera <b>Rao</b>")
+        assert "e-mail" in await _chat(visitor, "somewhere")  # that is no address
+        booked = await _chat(visitor, "meera@example.org")
+        assert "Booked with ind.ai/bob" in booked, booked
+        link = re.search(r'href="http://[^/]+(/bob/-/meetings/[^"]+)"', booked)
+        assert link, booked
+        page = await visitor.get(link[1])
+        assert "The meeting is booked" in page.text
+        mine = (await visitor.get(f"{link[1]}/meeting.ics")).text
+        assert "METHOD:REQUEST" in mine
+        uid = re.search(r"UID:(\S+)", mine)
+        assert uid
+        assert uid[1] in _titles(desks)
+        assert "Meeting with Meera <b>Rao</b>" in _titles(desks)
+        # At a door one meets its owner.
+        await _chat(visitor, "Set up a meeting with carol next week")
+        await _chat(visitor, "Meera")
+        assert "with ind.ai/bob alone" in await _chat(visitor, "meera@example.org")
+
+
+async def test_what_the_rules_would_ask_about_is_told_in_the_chat_and_so_is_the_owners_word(
+    desks: Desks,
+) -> None:
+    await _rules(desks, "ask")
+    approvals = ApprovalServiceStub(plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token))
+    async with visiting(desks) as visitor:
+        await visitor.get("/bob")
+        await _chat(visitor, "Set up a 25 minute meeting next week")
+        await _chat(visitor, "Ravi")
+        asked = await _chat(visitor, "ravi@example.org")
+        assert "I have asked ind.ai/bob" in asked, asked
+        listed = (await approvals.ListApprovals(tools_pb2.ListApprovalsRequest())).approvals
+        (waiting,) = [each for each in listed if "Ravi" in each.terms]
+        assert waiting.code not in asked
+        await approvals.AnswerToolApproval(
+            tools_pb2.AnswerToolApprovalRequest(code=waiting.code, approve=True)
+        )
+        assert "Meeting with Ravi" in _titles(desks)
+
+
+async def test_what_the_rules_refuse_is_refused_in_the_chat_without_telling_why(desks: Desks) -> None:
+    await _rules(desks, "")
+    async with visiting(desks) as visitor:
+        await visitor.get("/bob")
+        await _chat(visitor, "Set up a 10 minute meeting next week")
+        await _chat(visitor, "Nina")
+        answer = await _chat(visitor, "nina@example.org")
+        assert "There is no time for this" in answer, answer
+        assert "rule" not in answer.lower()
+    assert "Nina" not in _titles(desks)
+
+
+async def test_a_spoken_sentence_books_a_meeting_and_the_chat_of_the_same_browser_has_the_invitation(
+    desks: Desks,
+) -> None:
+    if shutil.which("espeak-ng") is None:
+        pytest.skip("nothing speaks here: apt-get install espeak-ng")
+    await _rules(desks, "allow")
+    voice = LocalSpeech(voices={"en": "en-us+klatt4"})
+    said = await voice.say("Set up a meeting for thirty minutes next week", "en")
+    silence = bytes(2 * HEARING * 2)
+    async with visiting(desks) as visitor:
+        await visitor.get("/bob")
+        async with visitor.http.ws_connect(f"{visitor.base}/voice/ind.ai/bob") as line:
+            await line.send_json({"type": "start", "language": "en", "time_zone": "Asia/Kolkata"})
+            sound, step = said.at(HEARING).pcm + silence, HEARING // 5
+            for at in range(0, len(sound), step):
+                await line.send_bytes(sound[at : at + step])
+            told: dict[str, Any] = {}
+            async with asyncio.timeout(60):
+                while told.get("type") not in ("finished", "error"):
+                    message = await line.receive()
+                    told = json.loads(message.data) if message.type is WSMsgType.TEXT else told
+        assert "Booked with ind.ai/bob" in told["text"], told
+        # Whoever spoke is who chats in this browser.
+        page = await visitor.get("/bob")
+        assert "set up a meeting for thirty minutes next week" in page.text.lower()
+        link = re.findall(r'href="http://[^/"]+(/bob/-/meetings/[^"]+)"', page.text)
+        uid = re.search(r"UID:(\S+)", (await visitor.get(f"{link[-1]}/meeting.ics")).text)
+        assert uid
+        assert uid[1] in _titles(desks)
+    async with visiting(desks) as other:
+        assert "thirty minutes" not in (await other.get("/bob")).text
+
+
+async def test_a_member_who_chats_at_anothers_door_is_asked_by_their_own_agent_first(desks: Desks) -> None:
+    dora = await desks.b.agent("ind.ai/dora", BOBS.replace("ind.ai/alice", "ind.ai/bob"))
+    approvals = ApprovalServiceStub(plain_channel(desks.b.info.addresses["owner"], token=dora.token))
+    async with desks.browser(desks.b, dora) as visitor:
+        await visitor.get("/bob")
+        await _chat(visitor, "Set up a 15 minute meeting next week")
+        await _chat(visitor, "Dora")
+        answer = await _chat(visitor, "dora@example.org")
+        assert "own inbox" in answer, answer
+    (waiting,) = (await approvals.ListApprovals(tools_pb2.ListApprovalsRequest())).approvals
+    assert "Ask ind.ai/bob for 15 minutes" in waiting.terms
+    assert (await dora.stub.ListThreads(owner_pb2.ListThreadsRequest())).threads == []
 
 
 async def test_the_agent_of_somebody_signed_in_takes_over_and_both_calendars_have_it(desks: Desks) -> None:

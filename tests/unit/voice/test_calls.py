@@ -285,8 +285,9 @@ async def test_only_an_owner_who_is_signed_in_speaks_as_a_handle(role: str, kind
     async def whose(_: web.Request) -> Session | None:
         return session
 
-    identity = await Visitors(whose)(make_mocked_request("GET", "/voice/ind.ai/alice"))
+    identity = await Visitors(whose, lambda _: "v")(make_mocked_request("GET", "/voice/ind.ai/alice"))
     assert (identity.kind, identity.verified) == (kind, kind == "handle")
+    assert identity.value != "v"  # somebody signed in is their account
 
 
 def test_the_signature_is_twilios() -> None:

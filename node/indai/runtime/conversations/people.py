@@ -1,9 +1,9 @@
 """People and the identities by which channels know them.
 
 An identity belongs to one person. The handle of an owner is one person on every channel, since a key or a
-token has proved it; everything else is joined only by a code that the person carries from one channel to
-another. Whoever has a handle can't be joined to somebody else: a code that they were talked into saying would
-hand their agent over.
+token has proved it, and a browser is one, whether it writes or speaks; everything else is joined only by a
+code that the person carries from one channel to another. Whoever has a handle can't be joined to somebody
+else: a code that they were talked into saying would hand their agent over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ CODE_LENGTH: Final = 8
 _FIND = """
     SELECT found.*, set_config('indai.people', found.person::text, true) FROM (
         SELECT id, person, channel, display_name FROM runtime.identities
-        WHERE kind = $1 AND value = $2 AND verified = $3 AND (channel = $4 OR ($1 = 'handle' AND verified))
+        WHERE kind = $1 AND value = $2 AND verified = $3
+          AND (channel = $4 OR ($1 = 'handle' AND verified) OR $1 = 'web_session')
         ORDER BY (channel = $4) DESC LIMIT 1
     ) found
 """

@@ -185,6 +185,7 @@ class Pipeline:
             approvals=frozenset(composed.agent.approval_tools),
             team=composed.binding.team,
             human=composed.binding.human,
+            called=turn.request.sender.display_name[:100],
             # The owner's own conversation is private from its first word.
             context=frozenset({Touch.PRIVATE}) if place.door == "private" else frozenset({Touch.UNTRUSTED}),
         )

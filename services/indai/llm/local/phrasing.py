@@ -55,12 +55,13 @@ def reply(intent: str, language: str = "en", slots: Mapping[str, str | int] | No
     return phrases["no_tool"].format(deed=phrases[f"deed.{intent}"], about=about)
 
 
-def able(deeds: Sequence[str], language: str = "en") -> str:
-    """What this agent is for, by the tools that it has."""
+def able(deeds: Sequence[str], language: str = "en", *, for_others: bool = False) -> str:
+    """What this agent is for, by the tools that it has. `for_others`: it serves visitors, and asks nobody."""
     phrases = _phrases(language)
     if not deeds:
         return phrases["able.nothing"]
-    return phrases["able"].format(deeds=", ".join(phrases[f"deed.{each}"] for each in deeds))
+    said = phrases["able"].format(deeds=", ".join(phrases[f"deed.{each}"] for each in deeds))
+    return f"{said} {phrases['able.nothing']}" if for_others else said
 
 
 def ask_for(missing: Sequence[str], language: str = "en", intent: str = "meet") -> str:
@@ -176,6 +177,8 @@ def _outcome(state: str, value: Mapping[str, Any], phrases: Mapping[str, str]) -
         sentence = sentence[:1].upper() + sentence[1:]
     link = str(value.get("link to pay") or "")
     wrote = phrases["wrote"].format(words=words) if words else ""
+    if invitation := str(value.get("invitation") or ""):
+        link = phrases["invitation"].format(link=invitation)
     return " ".join(filter(None, (sentence, wrote, link)))
 
 

@@ -71,6 +71,8 @@ PROPERTIES: Final = {
     "field": ("field", "fields", "label", "what"),
     "text": ("text",),
     "query": ("query", "about"),
+    "name": ("name", "visitor", "your_name"),
+    "contact": ("contact", "email", "e_mail", "contact_address"),
 }
 MakeEmbedder = Callable[[], Embedder]
 _DEFAULTS: Final[dict[str, dict[str, Slot]]] = {"meet": {"minutes": 30, "when": "this week"}}
@@ -125,7 +127,8 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     if last.role is Role.TOOL:
         return tell(last.tool_results, spoken), ()
     if abilities_asked(last.text):
-        return able([each for each in DEEDS if _tool(request.tools, each)], spoken), ()
+        deeds = [each for each in DEEDS if _tool(request.tools, each)]
+        return able(deeds, spoken, for_others=_tool(request.tools, "ask") is None), ()
     understood = _understood(request)
     if understood is None:
         return reply("", spoken), ()
@@ -145,7 +148,10 @@ def _understood(request: ModelRequest) -> Understood | None:
     if own is not None and _tool(request.tools, own.intent) is None:
         own = None
     found, before = own or understand(said), resumed(messages)
-    if before is not None and (found is None or found.intent not in TOOLS or found.intent == before.intent):
+    asked = before is not None and bool({"name", "contact"} & before.slots.keys())  # a name is no request
+    if before is not None and (
+        asked or found is None or found.intent not in TOOLS or found.intent == before.intent
+    ):
         return replace(before, slots={**before.slots, **(found.slots if found else {})})
     helpless = found is None or (found.intent in TOOLS and _tool(request.tools, found.intent) is None)
     if helpless and said.rstrip().endswith("?") and _tool(request.tools, "look_up"):

@@ -41,7 +41,7 @@ _PLACES: Final = (
     frozenset({"third", "3", "3rd", "teesra", "teesri", "तीसरा", "तीसरी"}),
 )
 _LAST: Final = frozenset({"last", "later", "aakhri", "akhri", "आख़िरी", "आखिरी"})
-_PLAIN: Final = frozenset({"person", "item", "field"})
+_PLAIN: Final = frozenset({"person", "item", "field", "name", "contact"})
 
 
 def resumed(messages: Sequence[Message]) -> Understood | None:
