@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from indai.mcp.external import ExternalServer
+from indai.node.visitor_tool import visitor_tools
 from indai.protocol.errors import InvalidInput
 from indai.runtime.tiers import Agent, Kind, catalogue, read_files
 from indai.tools.approvals import Approvals
@@ -228,6 +229,7 @@ def test_every_tool_that_an_agent_names_is_somewhere() -> None:
         ScheduleJob(anything),
         Notify(anything),
         BusinessMembers(anything),
+        *visitor_tools(anything, anything, anything),
     ]
     ours = {each.spec.name for each in made} | {"search-web"}  # the last by an alias of the operator's
     public = ("digilocker-", "create-payment-link", "payment-", "aa-", "abdm-", "split-payment")
