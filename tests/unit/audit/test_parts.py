@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from indai.client import exportslices
 from indai.client.audit import Report, Severity, Verdict, audit, signatures
-from indai.client.audit.digests import SharedDigests
 from indai.client.audit.parts import WORTH_BYTES, worthwhile
+from indai.client.audit.shared import SharedDigests
 from indai.client.exports import read_export
 from indai.client.exportslices import Slice, cut, read_slice
 from indai.protocol.envelope import Envelope

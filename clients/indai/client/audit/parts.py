@@ -21,12 +21,12 @@ from types import TracebackType
 from typing import Self
 
 from indai.client.audit.contents import ContentReader
-from indai.client.audit.digests import Digests, SharedDigests
 from indai.client.audit.facts import Ledger, Transcripts
 from indai.client.audit.findings import Findings
 from indai.client.audit.policies import PolicyReplay, Versions
 from indai.client.audit.registry import KeyHistory
 from indai.client.audit.report import Finding, Place, Severity
+from indai.client.audit.shared import Digests, SharedDigests
 from indai.client.audit.signatures import SignatureCheck
 from indai.client.audit.threads import ThreadKey, ThreadReader
 from indai.client.exports import ErasedLeafLine, Header, LeafLine, MessageLine, OpenLeafLine, decode

@@ -15,6 +15,7 @@ from indai.client.audit.findings import Findings
 from indai.client.audit.parts import Assembly, Readers, Scope, versions_in
 from indai.client.audit.registry import KeyHistory, Progress, replay_registry
 from indai.client.audit.report import Counts, Place, Proof, Report, Severity
+from indai.client.audit.shared import seldom_collecting
 from indai.client.audit.signatures import SignatureCheck
 from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
 from indai.client.exports import (
@@ -34,6 +35,7 @@ from indai.protocol.errors import IndaiError, InvalidInput
 from indai.protocol.tlogpolicy import TlogPolicy
 
 
+@seldom_collecting()
 def audit(
     paths: Sequence[Path],
     registry: Path | None,

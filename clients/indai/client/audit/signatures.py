@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from indai.client.audit.digests import Digests
 from indai.client.audit.registry import KeyHistory
+from indai.client.audit.shared import Digests
 from indai.protocol.envelope import Envelope, verify_signature
 from indai.protocol.errors import ProtocolError
 from indai.protocol.group.signing import signer_of
