@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 from indai.memory.embedding import LocalEmbedder
 from indai.memory.llm_extraction import LlmExtractor
-from indai.memory.queue import Worker
+from indai.memory.queue import make_worker
 from indai.memory.servicer import MemoryService
 from indai.memory.work import Work
 from indai.node.service import Service
@@ -28,7 +28,7 @@ async def memory_role(
         extractor = LlmExtractor(gateway, clock) if gateway is not None else None
         work = Work(pool, extractor, embedder, clock)
         await work.resume()
-        worker = Worker(pool, work.handlers)
+        worker = make_worker(pool, work.handlers)
         worker.start()
         try:
             servicer = MemoryService(pool, clock, embedder, extractor=extractor)

@@ -21,6 +21,7 @@ from indai.node.tool_news import News
 from indai.node.tool_service import ApprovalServicer, ToolServicer
 from indai.protocol.errors import InvalidInput, Reason
 from indai.runtime.conversations.outbound import Outbound
+from indai.storage.queue import Worker
 from indai.tools.approvals import Approvals
 from indai.tools.desk import Desk, Desks
 from indai.tools.external import ExternalTools
@@ -31,7 +32,7 @@ from indai.tools.jobwork import JobWork
 from indai.tools.library import library
 from indai.tools.office import BusinessMembers, Notify, ScheduleJob, stock_tools
 from indai.tools.people import People, Resolve
-from indai.tools.queue import Worker
+from indai.tools.queue import make_worker
 from indai.tools.records import RecordStore, record_tools
 from indai.tools.scoping import Lists, Scoping, read_lists
 from indai.tools.sealed import Sealer
@@ -130,7 +131,7 @@ def open_tools(plan: ToolsPlan) -> Tools:
     )
     aliases = {name: (place.server, place.tool) for name, place in lists.aliases.items()}
     external = ExternalTools(load(plan.data / MCP_FILE), aliases, toolbox.add)
-    return Tools(toolbox, services, news, Worker(plan.pool, jobs.work), external)
+    return Tools(toolbox, services, news, make_worker(plan.pool, jobs.work), external)
 
 
 def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:

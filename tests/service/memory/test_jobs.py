@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from indai.memory.embedding import LocalEmbedder
-from indai.memory.queue import Job, Task, Worker
+from indai.memory.queue import Job, Task, make_worker
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
 from indai.storage.embedded import EmbeddedPostgres
 from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import DatabaseUrls, open_pool
+from indai.storage.queue import Worker
 from indai.v1 import memory_pb2 as pb
 
 from tests.service.memory.rooms import BOB, CONTEXT, DAY, Letters, Room, private, scope
@@ -26,7 +27,7 @@ async def working() -> AsyncIterator[Callable[[Room], Worker]]:
     workers = []
 
     def start(room: Room) -> Worker:
-        worker = Worker(room.pool, room.work.handlers, retry_s=0.0)
+        worker = make_worker(room.pool, room.work.handlers, retry_s=0.0)
         worker.start()
         workers.append(worker)
         return worker
@@ -226,7 +227,7 @@ async def test_after_a_restart_of_the_database_work_goes_on(server_home: Path) -
     await migrate(urls.admin, [Schema("memory", "indai.memory")])
     pool = await open_pool(urls.app)
     room = Room(pool)
-    worker = Worker(pool, room.work.handlers, retry_s=0.0)
+    worker = make_worker(pool, room.work.handlers, retry_s=0.0)
     worker.start()
     await room.remember(private(), "before")
     await until(room, lambda found: not found)

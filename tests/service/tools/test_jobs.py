@@ -11,10 +11,11 @@ from uuid import UUID
 import pytest
 from indai.protocol.errors import NotFound, Reason, Unavailable
 from indai.storage.pool import transaction
+from indai.storage.queue import Worker
 from indai.tools.approvals import LIFETIME_MS, Approvals
 from indai.tools.jobs import MAX_ATTEMPTS, Job, Jobs
 from indai.tools.jobwork import JobWork
-from indai.tools.queue import Worker
+from indai.tools.queue import make_worker
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Outcome, Status
 
@@ -65,7 +66,7 @@ async def worker(shop: Shop) -> AsyncIterator[Callable[[], None]]:
     started: list[Worker] = []
 
     def start() -> None:
-        started.append(Worker(shop.bench.pool, shop.jobs.work))
+        started.append(make_worker(shop.bench.pool, shop.jobs.work))
         started[-1].start()
 
     yield start

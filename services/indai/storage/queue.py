@@ -1,0 +1,97 @@
+"""PgQueuer in a schema of its own: work is enqueued in the transaction that makes it necessary, and done by
+one of the processes that wait for it.
+
+Chosen for that: it is native to asyncpg, leases jobs, and wakes workers by NOTIFY instead of polling
+(https://pgqueuer.readthedocs.io). Running a job twice must change nothing, since a process that dies in the
+middle is followed by one that does it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+import asyncpg
+import structlog
+from pgqueuer.adapters.drivers.asyncpg import AsyncpgDriver, AsyncpgPoolDriver
+from pgqueuer.adapters.persistence.qb import (
+    QueryBuilderEnvironment,
+    QueryQueueBuilder,
+    QuerySchedulerBuilder,
+)
+from pgqueuer.domain.settings import DBSettings
+from pgqueuer.models import Channel
+from pgqueuer.qm import QueueManager
+from pgqueuer.queries import Queries
+
+RESTART_S: Final = 1.0
+STOP_S: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class Queue:
+    """The tables of one schema, and the channel that wakes its workers."""
+
+    def __init__(self, schema: str, channel: str) -> None:
+        self.schema = schema
+        self._settings = DBSettings(db_schema=schema, channel=Channel(channel))
+
+    def within(self, connection: asyncpg.Connection) -> Queries:
+        """What enqueues in the caller's transaction."""
+        return self._queries(AsyncpgDriver(connection))
+
+    def manager(self, pool: asyncpg.Pool) -> QueueManager:
+        """What takes jobs, once it knows who does them."""
+        return QueueManager(self._queries(AsyncpgPoolDriver(pool)), channel=self._settings.channel)
+
+    def _queries(self, driver: Any) -> Queries:
+        return Queries(
+            driver,
+            qbe=QueryBuilderEnvironment(self._settings),
+            qbq=QueryQueueBuilder(self._settings),
+            qbs=QuerySchedulerBuilder(self._settings),
+        )
+
+
+class Worker:
+    """Takes jobs until it is closed; a lost database is waited for. `handle` names who does which."""
+
+    def __init__(self, pool: asyncpg.Pool, queue: Queue, handle: Callable[[QueueManager], None]) -> None:
+        self._pool, self._queue, self._handle = pool, queue, handle
+        self._task: asyncio.Task[None] | None = None
+        self._manager: QueueManager | None = None
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop after the jobs that run; what is cut off comes again at the next start."""
+        self._closing = True
+        if self._task is None:
+            return
+        if self._manager is not None:
+            self._manager.shutdown.set()
+        done, _ = await asyncio.wait({self._task}, timeout=STOP_S)
+        if not done:
+            self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        while not self._closing:
+            manager = self._manager = self._queue.manager(self._pool)
+            self._handle(manager)
+            try:
+                await manager.run(dequeue_timeout=timedelta(seconds=10), shutdown_on_listener_failure=True)
+            except Exception as error:  # noqa: BLE001 - whatever it is, work goes on afterwards
+                log.warning(
+                    "jobs stopped; they start again", of=self._queue.schema, error=type(error).__name__
+                )
+            if not self._closing:
+                await asyncio.sleep(RESTART_S)
