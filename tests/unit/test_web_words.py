@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from indai.desk import show
+from indai.desk.auditor import script_words
 from indai.desk.frame import PLACES
 from indai.desk.memory import TRUSTS
 from indai.desk.tenant_board import COLUMNS
@@ -43,7 +44,7 @@ def _said() -> set[str]:
     found |= {tag.text for table in tables for tag in table.values()}
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
-    found |= set(TENANT_ROLES)
+    found |= {*TENANT_ROLES, *script_words()}
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
 
 

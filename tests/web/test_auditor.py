@@ -3,7 +3,9 @@ and what was altered is named."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from indai.client.receiptfile import ReceiptFile
+from indai.protocol.keys import SigningKey
+from indai.protocol.note import Signer, add_signatures, parse_vkey
+from indai.protocol.tlogpolicy import Group, TlogPolicy
 from indai.v1 import owner_pb2
 from playwright.async_api import Browser, ViewportSize, expect
 
@@ -83,6 +88,8 @@ async def test_a_receipt_and_an_export_are_proved_step_by_step(
     async with screen(chromium, desks, size) as window:
         await window.open("/audit")
         await window.check()
+        await expect(window.page.locator("[data-audit][data-ready]")).to_have_count(1)
+        await window.context.set_offline(True)  # from here on there is the file alone
         requests: list[str] = []
         window.page.on("request", lambda request: requests.append(request.method))
         await _judged(window, files.receipt, files.mirror, files.policy)
@@ -132,6 +139,8 @@ async def test_whatever_is_altered_is_named(chromium: Browser, desks: Desks, fil
         ("opening", 5): "The content is what this leaf stands for",
         ("leaf", 20): "The ledger's tree holds this leaf",
         ("cose", -20): "The second receipt (COSE, RFC 9942) says the same",
+        ("cose", 0): "The second receipt (COSE, RFC 9942) says the same",
+        ("tlog_proof", 0): "The ledger's tree holds this leaf",
     }
     async with screen(chromium, desks, PHONE) as window:
         await window.open("/audit")
@@ -141,6 +150,21 @@ async def test_whatever_is_altered_is_named(chromium: Browser, desks: Desks, fil
             await _judged(window, path, files.mirror, files.policy)
             assert (await _verdicts(window))[0] == "bad", name
             await expect(window.page.locator(".steps > li.bad").filter(has_text=step)).to_have_count(1)
+        whole, fails = b64decode(receipt["tlog_proof"]), window.page.locator(".steps > li.bad")
+        shorter = whole.split(b"\n")
+        del shorter[3]  # the path's first hash
+        forged = whole[:-20] + (b"A" if whole[-20:-19] != b"A" else b"B") + whole[-19:]
+        for other, step in (
+            (b"\n".join(shorter), "The ledger's tree holds this leaf"),
+            (forged, "The log has signed this head"),
+        ):
+            text = b64encode(other).decode()
+            await _judged(window, files.altered(files.receipt, receipt["tlog_proof"], text), files.mirror)
+            await expect(fails.filter(has_text=step)).to_have_count(1)
+        whose = files.folder / "nobody.jsonl"
+        whose.write_text(files.mirror.read_text().replace('"entry":"', '"entry":"A', 1))
+        await _judged(window, files.receipt, whose)
+        assert "bad" in await _verdicts(window)
         export = files.export.read_text().splitlines()
         opened = next(json.loads(line) for line in export if line.startswith('{"type":"open-leaf"'))
         wrong = files.altered(files.export, opened["leaf"], opened["leaf"].replace("A", "B", 1))
@@ -160,6 +184,50 @@ async def test_whatever_is_altered_is_named(chromium: Browser, desks: Desks, fil
             (files.folder / name).write_text(content)
             await _judged(window, files.folder / name)
             assert await _verdicts(window) == ["bad"]
+
+
+def _witnessed(files: Files, cosigning: int, quorum: int) -> tuple[Path, Path]:
+    """The mirror with its newest head cosigned by some of three witnesses, and the policy that asks for
+    `quorum` of them."""
+    signers = {name: Signer(f"{name}.example", SigningKey.generate(), 1_800_000_000) for name in "abc"}
+    *lines, _ = files.mirror.read_text().splitlines()
+    at = max(place for place, line in enumerate(lines) if '"type":"checkpoint"' in line)
+    head = json.loads(lines[at])
+    head["note"] = add_signatures(head["note"].encode(), list(signers.values())[:cosigning]).decode()
+    lines[at] = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+    body = "".join(f"{line}\n" for line in lines)
+    end = json.loads(files.mirror.read_text().splitlines()[-1])
+    end["sha256"] = hashlib.sha256(body.encode()).hexdigest()
+    mirror, trust = files.folder / "witnessed.jsonl", files.folder / "witnessed.policy"
+    mirror.write_text(body + json.dumps(end, separators=(",", ":")) + "\n")
+    log = parse_vkey(json.loads(lines[0])["vkey"])
+    witnesses = {name: signer.verifier for name, signer in signers.items()}
+    policy = TlogPolicy((log,), witnesses, {"three": Group(quorum, tuple(witnesses))}, "three")
+    trust.write_text(policy.format())
+    return mirror, trust
+
+
+async def test_witnesses_are_counted_one_by_one_in_the_visitor_s_language(
+    chromium: Browser, desks: Desks, files: Files
+) -> None:
+    async with screen(chromium, desks, PHONE, locale="hi-IN") as window:
+        await window.open("/audit")
+        await window.check()
+        await _judged(window, files.receipt, *_witnessed(files, 2, 2))
+        assert await _verdicts(window) == ["good", "good"]
+        assert await window.page.get_by_text("Signed by").count() == 0
+        await expect(window.page.get_by_text("ind.ai/alice का हस्ताक्षर")).to_be_visible()
+        await window.page.locator("article").last.locator("summary").first.click()
+        for name in "ab":
+            step = window.page.locator(".steps > li").filter(has_text=f"गवाह {name}.example ने")
+            await expect(step).to_have_class("good")
+        await expect(window.page.get_by_text("3 में से 2 गवाहों ने")).to_be_visible()
+        await window.check()
+        await window.picture("auditor-hindi")
+        await _judged(window, files.receipt, *_witnessed(files, 2, 3))
+        assert await _verdicts(window) == ["good", "bad"]
+        lacking = window.page.locator(".steps > li.bad")
+        await expect(lacking).to_contain_text("पर्याप्त गवाहों ने इसे देखा है")
 
 
 async def test_the_public_logs_are_shown_with_their_heads(chromium: Browser, desks: Desks) -> None:

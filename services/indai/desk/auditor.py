@@ -1,16 +1,19 @@
 """The auditor's page, which checks files in the browser, and the page of this node's public logs.
 
 Both are for anybody. What the auditor's page checks never leaves the browser: the page gives it the code and
-the tables of the contract's fields, by which signed bytes are shown.
+the tables of the contract's fields, by which signed bytes are shown, and the words of its steps in the
+visitor's language.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from importlib.resources import files
 from typing import Any, Final
 
 from aiohttp import web
@@ -21,6 +24,8 @@ from indai.v1 import negotiation_pb2, registry_pb2
 from indai.web.site import Site
 from indai.web.visit import Visit
 
+SCRIPTS: Final = ("verify.js", "audit.js")
+_SAID: Final = re.compile(r'\b(?:w|wrong)\(\s*("(?:[^"\\]|\\.)+")')
 _SHOWN: Final = (negotiation_pb2.Commitment, negotiation_pb2.Event, registry_pb2.Operation)
 
 
@@ -47,11 +52,22 @@ class Auditor:
         )
 
     async def _audit(self, visit: Visit) -> web.Response:
-        return visit.page("desk/audit.html")
+        told = {said: visit.words(said) for said in script_words()}
+        return visit.page("desk/audit.html", told=json.dumps(told, ensure_ascii=False))
 
     async def _log(self, visit: Visit) -> web.Response:
         heads = [await _head(log) for log in self._logs]
         return visit.page("desk/log.html", heads=heads)
+
+
+@cache
+def script_words() -> tuple[str, ...]:
+    """What the scripts of the auditor's page say, in English, as their source has it: `w("…")`."""
+    found: set[str] = set()
+    for name in SCRIPTS:
+        source = files("indai.web").joinpath("static", name).read_text("utf-8")
+        found |= {json.loads(text) for text in _SAID.findall(source)}
+    return tuple(sorted(found))
 
 
 async def _head(log: Log) -> dict[str, Any]:

@@ -1,12 +1,18 @@
 // The auditor's page: files that the visitor chooses are read and checked here, and go nowhere.
 const page = document.querySelector("[data-audit]");
 const say = (name) => page.dataset[name] ?? name;
-const text = new TextDecoder();
+// The words of checks in the visitor's language, by the English ones.
+const told = JSON.parse(page.dataset.words);
+const tell = (said) => (told[said.text] ?? said.text).replace(/\{(\w+)\}/g, (_, name) => said.holes[name] ?? "");
 const PARTS = ["leaf", "tlog_proof", "cose", "opening", "envelope"];
+const bytes = new TextEncoder();
 const MOST_SHOWN = 200;
+let w, step, Wrong;
 
 async function start() {
   const v = await import(page.dataset.verify);
+  ({ w, step, Wrong } = v);
+  if (!(await v.able())) throw new Wrong(w("This browser cannot check Ed25519 signatures: use a newer one, or the command line."));
   const tables = await (await fetch(page.dataset.tables)).json();
   const input = page.querySelector("input[type=file]"), drop = page.querySelector("[data-drop]");
   const run = async (files) => { page.querySelector("[data-results]").replaceChildren(); await judge(v, tables, [...files]); };
@@ -18,11 +24,11 @@ async function start() {
 }
 
 async function judge(v, tables, files) {
-  const known = { keys: [], people: new Map(), trust: [], registries: [] }, subjects = [];
+  const known = { keys: [], people: new Map(), policy: null, registries: [] }, subjects = [];
   for (const file of files) {
     try {
       const kind = await kindOf(file);
-      if (kind === "policy") known.trust.push(...await vkeysIn(v, await file.text()));
+      if (kind === "policy") known.policy = await v.readPolicy(await file.text());
       else subjects.push([kind, file]);
     } catch (error) { report(file.name, [failed(error)]); }
   }
@@ -30,12 +36,12 @@ async function judge(v, tables, files) {
   for (const [kind, file] of subjects) {
     try { if (kind === "mirror") await readMirror(v, tables, file, known); } catch (error) { report(file.name, [failed(error)]); }
   }
-  known.keys.push(...known.trust);
+  known.keys.push(...(known.policy?.logs ?? []));
   for (const [kind, file] of subjects) {
     try {
       if (kind === "export") await checkExport(v, tables, file, known);
       else if (kind === "receipt") report(file.name, await receiptSteps(v, tables, JSON.parse(await file.text()), known));
-      else if (kind !== "mirror") throw new Error(say("unknown"));
+      else if (kind !== "mirror") throw new Wrong(w("This is no receipt, export, mirror or policy."));
     } catch (error) { report(file.name, [failed(error)]); }
   }
   for (const [name, steps, root] of known.registries) report(name, [...steps, ...trusted(known, root)], true);
@@ -48,17 +54,12 @@ async function kindOf(file) {
   if (/^(#|log |witness |quorum )/m.test(start) && !start.startsWith("{")) return "policy";
   return start.includes('"indai-receipt/v1"') ? "receipt" : "unknown";
 }
-const failed = (error) => ({ ok: false, title: say("unreadable"), detail: error.message, values: {} });
+const failed = (error) => step ? step(false, w("This file cannot be read"), error.said ?? w("It cannot be read: {why}", { why: error.message })) : { ok: false, title: { text: error.message, holes: {} }, detail: { text: "" }, values: {} };
 
-async function vkeysIn(v, policy) {
-  const found = [];
-  for (const token of policy.split(/\s+/)) if (/\+[0-9a-f]{8}\+/.test(token)) found.push(await v.readVkey(token));
-  return found;
-}
 function trusted(known, vkey) {
-  if (!known.trust.length) return [{ ok: null, title: "Whether this is the right registry", detail: `Compare its key with one you trust, or add the file network.policy: ${vkey}`, values: {} }];
-  const ok = known.trust.some((each) => each.vkey === vkey);
-  return [{ ok, title: "It is the registry that network.policy names", detail: ok ? "" : "It is another one.", values: { key: vkey } }];
+  if (!known.policy) return [step(null, w("Whether this is the right registry"), w("Compare its key with one you trust, or add the file network.policy: {key}", { key: vkey }))];
+  const ok = known.policy.logs.some((each) => each.vkey === vkey);
+  return [step(ok, w("It is the registry that network.policy names"), ok ? w("") : w("It is another one."), { key: vkey })];
 }
 
 async function* lines(file) {
@@ -71,46 +72,47 @@ async function* lines(file) {
     rest = parts.pop();
     yield* parts;
   }
-  if (rest) throw new Error("The file ends inside a line.");
+  if (rest) throw new Wrong(w("The file ends inside a line."));
 }
 // The lines of an export; the last one must name the digest of all before it.
 async function* records(v, file) {
   let before = 0, ended = false;
   for await (const line of lines(file)) {
-    if (ended) throw new Error("The file goes on after its end.");
+    if (ended) throw new Wrong(w("The file goes on after its end."));
     const record = JSON.parse(line);
     if (record.type === "end") {
       ended = true;
-      if (v.hex(await v.sha256(new Uint8Array(await file.slice(0, before).arrayBuffer()))) !== record.sha256) throw new Error("The file is not as it was written: its digest is another one.");
+      if (v.hex(await v.sha256(new Uint8Array(await file.slice(0, before).arrayBuffer()))) !== record.sha256) throw new Wrong(w("The file is not as it was written: its digest is another one."));
     }
-    before += line.length + 1;
+    before += bytes.encode(line).length + 1;
     yield record;
   }
-  if (!ended) throw new Error("The file is cut off: its last line is missing.");
+  if (!ended) throw new Wrong(w("The file is cut off: its last line is missing."));
 }
 // A tree rebuilt from an export's leaves, held against its signed heads.
 class Rebuilt {
   constructor(v, header) { this.v = v; this.header = header; this.heads = []; this.tree = new v.Tree(); this.wrong = []; }
   head(note) { const read = this.v.readNote(note); this.heads.push(read); }
   async leaf(raw, index) {
-    if (index !== this.tree.size) this.wrong.push(`leaf ${index} stands in the place of ${this.tree.size}`);
+    if (index !== this.tree.size) this.wrong.push(w("leaf {index} stands in the place of {place}", { index, place: this.tree.size }));
     await this.tree.add(await this.v.leafHash(raw));
     for (const head of this.heads) if (head.size === this.tree.size) {
       head.met = true;
-      if (this.v.hex(await this.tree.root()) !== this.v.hex(head.root)) this.wrong.push(`the head of size ${head.size} has another root`);
+      if (this.v.hex(await this.tree.root()) !== this.v.hex(head.root)) this.wrong.push(w("the head of size {size} has another root", head));
     }
   }
-  async steps(trust) {
+  async steps(policy) {
     const key = await this.v.readVkey(this.header.vkey), steps = [];
     const newest = this.heads.at(-1);
     for (const head of this.heads) {
-      const found = await this.v.headSteps(head, [key], head === newest ? trust : []);
+      const found = await this.v.headSteps(head, [key], head === newest ? policy : null);
       if (head === newest) steps.push(...found);
       else if (!found[0].ok) steps.push(found[0]);
-      if (!head.met && head.size) this.wrong.push(`no leaves for the head of size ${head.size}`);
+      if (!head.met && head.size) this.wrong.push(w("there are no leaves for the head of size {size}", head));
     }
     const ok = !this.wrong.length && Boolean(newest) && this.tree.size === newest.size;
-    steps.unshift({ ok, title: `Its leaves (${this.tree.size}) are those that its signed heads (${this.heads.length}) stand for`, detail: this.wrong.slice(0, 3).join("; "), values: {} });
+    steps.unshift(step(ok, w("Its leaves ({leaves}) are those that its signed heads ({heads}) stand for", { leaves: this.tree.size, heads: this.heads.length }),
+      this.wrong.length ? w("Not so: {what}", { what: this.wrong.slice(0, 3).map(tell).join("; ") }) : w("")));
     return steps;
   }
 }
@@ -126,7 +128,7 @@ async function readMirror(v, tables, file, known) {
       if (raw[1] === 2) await learn(v, tables, v.envelope(raw.subarray(42)), known);
     }
   }
-  known.registries.push([file.name, await tree.steps(known.trust), header.vkey]);
+  known.registries.push([file.name, await tree.steps(known.policy), header.vkey]);
 }
 async function learn(v, tables, operation, known) {
   const said = v.shown(tables, "Operation", operation.payload), state = said.state;
@@ -144,25 +146,27 @@ async function learn(v, tables, operation, known) {
 // The steps for one opened leaf: its content, who signed it, what it says.
 async function contentSteps(v, tables, leaf, opening, raw, known) {
   const read = v.readLeaf(leaf), steps = [];
-  if (!raw.length) return [{ ok: null, title: "What the leaf stands for", detail: "The content is withheld or erased; the proof stands without it.", values: { kind: read.kind, time: read.time } }];
-  const opened = await v.opens(leaf, opening, raw), found = v.envelope(raw);
-  steps.push({ ok: opened, title: "The content is what this leaf stands for", detail: opened ? `A ${read.kind}, recorded ${read.time}.` : "The content shown is another one.", values: { id: v.hex(await v.sha256(found.pae)), bytes: raw.length } });
+  if (!raw.length) return [step(null, w("What the leaf stands for"), w("The content is withheld or erased; the proof stands without it."), { kind: read.kind, time: read.time })];
+  const opened = await v.opens(leaf, opening, raw), title = w("The content is what this leaf stands for");
+  if (!opened) return [step(false, title, w("The content shown is another one."))];
+  const found = v.envelope(raw);
+  steps.push(step(opened, title, w("Recorded at {time}.", { time: read.time }), { kind: read.kind, id: v.hex(await v.sha256(found.pae)), bytes: raw.length }));
   const name = { commitment: "Commitment", event: "Event" }[/^application\/vnd\.ind\.([a-z-]+)\./.exec(found.type)?.[1]];
   if (!name) return steps;
   const said = v.shown(tables, name, found.payload);
   const signers = name === "Commitment" ? (said.parties ?? []).map((party) => party.handle) : [said.header?.sender];
   steps.push(...await v.signatureSteps(found, known.people, signers, Date.parse(read.time)));
-  steps.push({ ok: true, title: name === "Commitment" ? `What was agreed between ${signers.join(" and ")}` : `What ${signers[0]} said of it later`, detail: "", values: plain(said) });
+  steps.push({ ...step(true, name === "Commitment" ? w("What was agreed between {parties}", { parties: signers.join(", ") }) : w("What {signer} said of it later", { signer: signers[0] }), w(""), plain(said)), shown: true });
   return steps;
 }
 const plain = (value) => JSON.parse(JSON.stringify(value, (_, each) => (typeof each === "bigint" ? String(each) : each)));
 
 async function receiptSteps(v, tables, receipt, known) {
   const [leaf, proof, cose, opening, raw] = PARTS.map((name) => v.base64(receipt[name]));
-  const steps = await contentSteps(v, tables, leaf, opening, raw, known);
-  if (proof.length) steps.push(...await v.proofSteps(proof, leaf, known.keys, known.trust));
-  if (cose.length) steps.push(...await v.coseSteps(cose, leaf, known.keys));
-  if (!proof.length && !cose.length) throw new Error("The receipt holds no proof.");
+  const steps = await v.part(w("The content is what this leaf stands for"), () => contentSteps(v, tables, leaf, opening, raw, known));
+  if (proof.length) steps.push(...await v.part(v.TREE, () => v.proofSteps(proof, leaf, known.keys, known.policy)));
+  if (cose.length) steps.push(...await v.part(v.COSE, () => v.coseSteps(cose, leaf, known.keys)));
+  if (!proof.length && !cose.length) throw new Wrong(w("The receipt holds no proof."));
   return steps;
 }
 
@@ -176,20 +180,20 @@ async function checkExport(v, tables, file, known) {
       const leaf = v.base64(record.leaf);
       await tree.leaf(leaf, record.index);
       if (record.type !== "open-leaf") continue;
-      const deed = leaf[1] === 1, steps = await contentSteps(v, tables, leaf, v.base64(record.opening), v.base64(record.envelope), known);
-      const wrong = steps.some((step) => step.ok === false);
+      const deed = leaf[1] === 1, steps = await v.part(w("The content is what this leaf stands for"), () => contentSteps(v, tables, leaf, v.base64(record.opening), v.base64(record.envelope), known));
+      const wrong = steps.some((each) => each.ok === false);
       if (!deed && !wrong) continue;
-      if (shown.length < MOST_SHOWN || wrong) shown.push([`${file.name}, leaf ${record.index}`, steps]);
+      if (shown.length < MOST_SHOWN || wrong) shown.push([tell(w("{file}, leaf {index}", { file: file.name, index: record.index })), steps]);
       else more += 1;
     }
   }
-  report(file.name, await tree.steps(known.trust));
+  report(file.name, await tree.steps(known.policy));
   for (const [name, steps] of shown) report(name, steps, true);
-  if (more) report(file.name, [{ ok: true, title: `${more} more are not shown`, detail: "All of them were checked.", values: {} }]);
+  if (more) report(file.name, [step(true, w("{n} more are not shown", { n: more }), w("All of them were checked."))]);
 }
 
 function report(name, steps, folded = false) {
-  const verdict = steps.some((step) => step.ok === false) ? "bad" : steps.some((step) => step.ok === null) ? "warn" : "good";
+  const verdict = steps.some((each) => each.ok === false) ? "bad" : steps.some((each) => each.ok === null) ? "warn" : "good";
   const card = document.createElement("article");
   card.className = "card";
   card.dataset.verdict = verdict;
@@ -198,7 +202,7 @@ function report(name, steps, folded = false) {
   const tag = element("span", say(verdict), `tag ${verdict}`);
   title.append(tag);
   const list = element("ol", "", "steps");
-  for (const step of steps) list.append(item(step));
+  for (const each of steps) list.append(item(each));
   if (folded && verdict === "good") {
     const fold = document.createElement("details"), summary = element("summary", "");
     summary.append(title);
@@ -207,14 +211,16 @@ function report(name, steps, folded = false) {
   } else card.append(title, list);
   page.querySelector("[data-results]").append(card);
 }
-function item(step) {
+function item(each) {
   const line = document.createElement("li");
-  line.className = step.ok === null ? "warn" : step.ok ? "good" : "bad";
-  line.append(element("span", say(step.ok === null ? "open" : step.ok ? "holds" : "fails"), `tag ${line.className}`), " ", element("strong", step.title));
-  if (step.detail) line.append(element("p", step.detail, "quiet"));
-  if (Object.keys(step.values).length) {
+  line.className = each.ok === null ? "warn" : each.ok ? "good" : "bad";
+  line.append(element("span", say(each.ok === null ? "open" : each.ok ? "holds" : "fails"), `tag ${line.className}`), " ", element("strong", tell(each.title)));
+  const detail = tell(each.detail);
+  if (detail) line.append(element("p", detail, "quiet"));
+  if (Object.keys(each.values).length) {
     const fold = document.createElement("details");
-    fold.append(element("summary", say("values")), element("pre", JSON.stringify(step.values, null, 2)));
+    fold.open = Boolean(each.shown);
+    fold.append(element("summary", say("values")), element("pre", JSON.stringify(each.values, null, 2)));
     line.append(fold);
   }
   return line;
