@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 from indai.memory.embedding import LocalEmbedder
 from indai.memory.llm_extraction import LlmExtractor
+from indai.memory.llm_summary import LlmSummariser
 from indai.memory.queue import make_worker
 from indai.memory.servicer import MemoryService
 from indai.memory.work import Work
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 async def memory_role(
     pool: asyncpg.Pool, clock: Callable[[], int], gateway: LlmServiceAsyncStub | None
 ) -> AsyncIterator[Service]:
-    """Start the memory role; stop it after the jobs that run. `gateway`: to models, for extraction."""
+    """Start the memory role; stop it after the jobs that run. `gateway`: to models, which extract
+    and summarise."""
     with contextlib.closing(LocalEmbedder()) as embedder:
         extractor = LlmExtractor(gateway, clock) if gateway is not None else None
-        work = Work(pool, extractor, embedder, clock)
+        summariser = LlmSummariser(gateway, clock) if gateway is not None else None
+        work = Work(pool, extractor, embedder, clock, summariser)
         await work.resume()
         worker = make_worker(pool, work.handlers)
         worker.start()

@@ -1052,21 +1052,27 @@ class ForgetResponse(_message.Message):
 
     REMOVED_FIELD_NUMBER: _builtins.int
     REMAINING_FIELD_NUMBER: _builtins.int
+    SOURCES_FIELD_NUMBER: _builtins.int
     remaining: _builtins.int
     """What a second look still found: 0."""
     @_builtins.property
     def removed(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What was removed, by table."""
 
+    @_builtins.property
+    def sources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The source_ids of turns that match one by one, for who keeps what was said elsewhere; none for whole scopes."""
+
     def __init__(
         self,
         *,
         removed: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         remaining: _builtins.int = ...,
+        sources: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["remaining", b"remaining", "removed", b"removed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["remaining", b"remaining", "removed", b"removed", "sources", b"sources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -260,12 +260,17 @@ def _count(done: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How much went, by table, and what a second look found."""
+    """How much went, by table, and what a second look found. `sources`: what the turns were told under, where
+    single turns match and not whole scopes."""
 
     removed: dict[str, int]
     remaining: int
+    sources: tuple[str, ...] = ()
 
 
+_SOURCES = """
+    SELECT DISTINCT source_id FROM memory.chunks WHERE kind = 'turn' AND scope = ANY ($1) AND id = ANY ($2)
+"""
 _SCOPES = "SELECT id FROM memory.scopes WHERE tenant = $1"
 _RECORD = """
     INSERT INTO memory.forgettings (id, tenant, conditions, removed, forgotten_at) VALUES ($1, $2, $3,
@@ -292,14 +297,17 @@ async def forget(
         rows = await connection.fetch(_SCOPES, look.tenant)
         scopes = [row["id"] for row in rows if scope is None or row["id"] == scope.id]
         targets = await find(connection, scopes, conditions)
+        ids = [each for some in targets.chunks.values() for each in some]
+        sources = await connection.fetch(_SOURCES, list(targets.chunks), ids) if ids else []
+        told = tuple(row["source_id"] for row in sources)
         if dry_run:
-            return Forgotten(await _would(connection, targets), 0)
+            return Forgotten(await _would(connection, targets), 0, told)
         removed = await remove(connection, look.tenant, targets, conditions)
         left = await remaining(connection, scopes, targets, conditions)
         await connection.execute(
             _RECORD, new_uuid(now_ms), look.tenant, conditions.names, json.dumps(removed), at(now_ms)
         )
-    return Forgotten(removed, left)
+    return Forgotten(removed, left, told)
 
 
 @asynccontextmanager

@@ -175,7 +175,7 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         done = await forgetting.forget(
             self._pool, look, scope, conditions, self._clock(), dry_run=request.dry_run
         )
-        return pb.ForgetResponse(removed=done.removed, remaining=done.remaining)
+        return pb.ForgetResponse(removed=done.removed, remaining=done.remaining, sources=done.sources)
 
     async def Export(self, request: pb.ExportRequest, context: Any) -> AsyncIterator[pb.ExportResponse]:
         """Line by line, in pieces."""

@@ -17,6 +17,7 @@ from indai.memory.access import Scope
 from indai.memory.extraction import DeterministicExtractor
 from indai.memory.facts import Record
 from indai.memory.interfaces import Embedder, ExtractionContext, Extractor, Fact, Kind, Role, Trust
+from indai.memory.llm_summary import LlmSummariser
 from indai.memory.queue import Handler, Job, NotYet, Task, enqueue
 from indai.memory.search import vector_text
 from indai.memory.session import scope_of, writing
@@ -71,8 +72,10 @@ class Work:
         extractor: Extractor | None,
         embedder: Embedder | None,
         clock: Clock,
+        summariser: LlmSummariser | None = None,
     ) -> None:
         self._pool = pool
+        self._summariser = summariser
         self._extractor = extractor or DeterministicExtractor()
         self._embedder = embedder
         self._clock = clock
@@ -165,6 +168,7 @@ class Work:
         if scope is None or job.session is None:
             return
         now = self._clock()
+        heard: Sequence[Heard] = ()
         async with writing(self._pool, scope, create=False) as connection:
             state = await connection.fetchrow(consolidation.SESSION, scope.id, job.session)
             if state is None:
@@ -175,35 +179,44 @@ class Work:
             if state["places"] - state["summarised"] > consolidation.FEW_TURNS:
                 first = state["summarised"] + 1
                 heard = await turns.span(connection, scope.id, job.session, first, state["places"])
-                await self._summarise(connection, scope, job.session, heard)
+        # A model takes its time: no transaction is open while it does.
+        parts = consolidation.segments([one for one in heard if one.turn.role in _HEARD])
+        made = [await self._summary(scope, job.session, part) for part in parts]
+        async with writing(self._pool, scope, create=False) as connection:
+            if heard:
+                try:
+                    await self._keep(connection, scope, made, parts)
+                except asyncpg.ForeignKeyViolationError:
+                    raise NotYet(0) from None  # a turn was forgotten meanwhile: what is left is read again
                 await connection.execute(consolidation.DONE, scope.id, job.session, state["places"])
             await connection.execute(consolidation.DROP_UNSURE, scope.id, at(now - consolidation.UNSURE_MS))
             await connection.execute(consolidation.FADE, scope.id, at(now - consolidation.FADING_MS))
 
-    async def _summarise(
-        self, connection: asyncpg.Connection, scope: Scope, session: UUID, heard: Sequence[Heard]
-    ) -> None:
-        parts = consolidation.segments([one for one in heard if one.turn.role in _HEARD])
-        new = []
-        for part in parts:
-            trusts = [one.trust for one in part]
-            new.append(
-                chunks.NewChunk(
-                    f"{session}:{part[0].place}",
-                    consolidation.summary(part),
-                    part[-1].turn.said_ms,
-                    "consolidation",
-                    max(trusts, key=list(Trust).index),
-                    session=part[0].turn.session,
-                    person=part[-1].person,
-                    importance=0.6,
-                )
-            )
-        columns = await turns.count_terms([chunk.text for chunk in new])
-        await chunks.put(connection, scope, Kind.SUMMARY, new, columns)
-        await consolidation.derive(
-            connection, scope, [(chunk.source_id, part) for chunk, part in zip(new, parts, strict=True)]
+    async def _summary(self, scope: Scope, session: UUID, part: Sequence[Heard]) -> chunks.NewChunk:
+        """Of one stretch: by the quality model where there is one, else extractive."""
+        text = await self._summariser.summarise(scope.tenant, part) if self._summariser else None
+        return chunks.NewChunk(
+            f"{session}:{part[0].place}",
+            text or consolidation.summary(part),
+            part[-1].turn.said_ms,
+            "llm" if text else "consolidation",
+            max((one.trust for one in part), key=list(Trust).index),
+            session=part[0].turn.session,
+            person=part[-1].person,
+            importance=0.6,
         )
+
+    async def _keep(
+        self,
+        connection: asyncpg.Connection,
+        scope: Scope,
+        made: Sequence[chunks.NewChunk],
+        parts: Sequence[Sequence[Heard]],
+    ) -> None:
+        columns = await turns.count_terms([chunk.text for chunk in made])
+        await chunks.put(connection, scope, Kind.SUMMARY, list(made), columns)
+        pairs = [(chunk.source_id, part) for chunk, part in zip(made, parts, strict=True)]
+        await consolidation.derive(connection, scope, pairs)
         await enqueue(connection, [Job(Task.EMBED, scope.id)])
 
 

@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 from indai.memory.interfaces import ExtractionContext, Fact, Role, Turn
 from indai.memory.llm_extraction import CHECKED_MS, LlmExtractor, parse
+from indai.memory.llm_summary import LlmSummariser
+from indai.memory.queue import Job
+from indai.memory.work import Work
 from indai.node.inprocess import local_channel
 from indai.node.service import Service
 from indai.protocol.errors import Unavailable
 from indai.v1 import llm_pb2 as pb
-from indai.v1 import llm_pb2_grpc
+from indai.v1 import llm_pb2_grpc, memory_pb2
+
+from tests.service.memory.rooms import DAY, Room, private
 
 SAID = Turn("1", "asha", Role.PERSON, "I love filter coffee", 1)
 GOOD = {"key": "preference.like", "value": "filter coffee", "confidence": 0.9, "language": "en"}
@@ -112,3 +117,31 @@ def test_an_answer_in_a_code_block_is_read() -> None:
     assert parse(f"```json\n{json.dumps([GOOD])}\n```") == [
         Fact("preference.like", "filter coffee", 0.9, "en")
     ]
+
+
+async def test_an_idle_session_is_summarised_by_the_quality_model_and_without_one_from_its_own_words(
+    room: Room,
+) -> None:
+    texts = [f"we talked about the garden and plant {n}" for n in range(24)]
+    await room.remember(private(), *texts)
+    row = await room.pool.fetchrow("SELECT payload FROM memory.pgqueuer WHERE entrypoint = 'consolidate'")
+    job = Job.parse("consolidate", row["payload"])
+    room.now += 2 * DAY
+    gateway = Scripted("openai", "24 plants were discussed for the garden.")
+    stub = llm_pb2_grpc.LlmServiceStub(local_channel([Service(_add, gateway)]))
+
+    def work(at_ms: int) -> Work:
+        return Work(room.pool, None, None, lambda: room.now, LlmSummariser(stub, lambda: at_ms))
+
+    gateway.finish = pb.FINISH_DEGRADED
+    with pytest.raises(Unavailable):  # an excuse is no summary: the job comes again
+        await work(0).consolidate(job)
+    gateway.finish = pb.FINISH_STOP
+    await work(0).consolidate(job)
+    assert gateway.asked[-1].model_class == pb.MODEL_CLASS_DEFAULT
+    found = await room.recall(private(), "garden plants", kinds=[memory_pb2.MEMORY_KIND_SUMMARY])
+    assert [each.text for each in found.hits] == [gateway.answer]
+    forgotten = await room.forget(private(), id=found.hits[0].id, dry_run=True)
+    assert list(forgotten.sources) == []  # a summary was told by nobody
+    gateway.kind = "local"  # none configured: the caller has an extractive one
+    assert await LlmSummariser(stub, lambda: 0).summarise("ind.ai/asha", []) is None
