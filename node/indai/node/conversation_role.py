@@ -13,6 +13,7 @@ from indai.node.inprocess import local_channel
 from indai.node.owner_conversation_service import OwnerConversations
 from indai.node.service import Service
 from indai.runtime.bindings import Bindings
+from indai.runtime.conversations.keeping import Keeping
 from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.outbound import Outbound
 from indai.runtime.conversations.people import People
@@ -74,6 +75,9 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
             remembering = Remembering(plan.pool, plan.bindings, plan.memory)
             await remembering.start()
             stack.push_async_callback(remembering.close)
+        keeping = Keeping(plan.pool, plan.clock, plan.llm)
+        keeping.start()
+        stack.push_async_callback(keeping.close)
         outbound = Outbound(plan.pool, plan.clock)
         around = Around(
             plan.pool,

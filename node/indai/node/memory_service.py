@@ -10,8 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import asyncpg
+from indai.node import auth
 from indai.node.auth import caller
+from indai.node.service import Service
 from indai.protocol.errors import Reason, Refused
+from indai.runtime.conversations.forgetting import Forgetting
+from indai.runtime.conversations.values import Clock
 from indai.v1 import memory_pb2 as pb
 from indai.v1 import memory_pb2_grpc
 
@@ -24,11 +29,21 @@ DOORS = (pb.DOOR_PRIVATE, pb.DOOR_WORK, pb.DOOR_PUBLIC, pb.DOOR_AGENT, pb.DOOR_A
 Request = TypeVar("Request")
 
 
+def owner_memory(
+    memory: MemoryServiceAsyncStub | None, find: auth.FindOwner, pool: asyncpg.Pool, clock: Clock
+) -> list[Service]:
+    """Owners' memory at their port, where there is a memory role."""
+    if memory is None:
+        return []
+    servicer = OwnerMemoryServicer(memory, Forgetting(pool, memory, clock))
+    return [Service(memory_pb2_grpc.add_MemoryServiceServicer_to_server, servicer, auth.owners(find))]
+
+
 class OwnerMemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
     """Passes an owner's calls on. What the node alone may do (RecordCommitments) is not offered."""
 
-    def __init__(self, memory: MemoryServiceAsyncStub) -> None:
-        self._memory = memory
+    def __init__(self, memory: MemoryServiceAsyncStub, everywhere: Forgetting) -> None:
+        self._memory, self._everywhere = memory, everywhere
 
     async def Remember(self, request: pb.RememberRequest, context: Any) -> pb.RememberResponse:
         """See `indai.memory.servicer`."""
@@ -51,8 +66,8 @@ class OwnerMemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
         return await self._memory.CorrectFact(_own(request, context), timeout=context.time_remaining())
 
     async def Forget(self, request: pb.ForgetRequest, context: Any) -> pb.ForgetResponse:
-        """See `indai.memory.servicer`."""
-        return await self._memory.Forget(_own(request, context), timeout=context.time_remaining())
+        """In memory, and in what was said (`indai.runtime.conversations.forgetting`)."""
+        return await self._everywhere.forget(_own(request, context))
 
     async def Import(self, request: pb.ImportRequest, context: Any) -> pb.ImportResponse:
         """See `indai.memory.servicer`."""

@@ -49,7 +49,7 @@ from indai.node.kinds.meet import Meetings
 from indai.node.kinds.served import INTENTS, by_kind
 from indai.node.meet_settings import Tastes
 from indai.node.memory_feed import MemoryFeed
-from indai.node.memory_service import OwnerMemoryServicer
+from indai.node.memory_service import owner_memory
 from indai.node.monitor import Monitor
 from indai.node.operator_service import OperatorServicer
 from indai.node.outbox import Outbox, Outgoing
@@ -84,7 +84,6 @@ from indai.v1 import (
     group_pb2_grpc,
     ledger_pb2,
     llm_pb2_grpc,
-    memory_pb2_grpc,
     owner_pb2_grpc,
     peer_pb2,
     peer_pb2_grpc,
@@ -288,7 +287,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             ),
             trade,
             *of_exchange,
-            *_memory(plan.neighbours.memory, agents),
+            *owner_memory(plan.neighbours.memory, agents.owner_of_token, plan.pool, clock),
         )
         tools = open_tools(
             ToolsPlan(
@@ -419,15 +418,6 @@ def _llm_services(
     admitted = auth.either(auth.owners(agents.owner_of_token), operators)
     add = llm_pb2_grpc.add_LlmServiceServicer_to_server
     return (Service(add, OwnerLlm(gateway), admitted),)
-
-
-def _memory(memory: MemoryServiceAsyncStub | None, agents: Agents) -> list[Service]:
-    """Owners' memory, where there is a memory role."""
-    if memory is None:
-        return []
-    servicer = OwnerMemoryServicer(memory)
-    add = memory_pb2_grpc.add_MemoryServiceServicer_to_server
-    return [Service(add, servicer, auth.owners(agents.owner_of_token))]
 
 
 def _taker(

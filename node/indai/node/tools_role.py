@@ -20,6 +20,7 @@ from indai.node.service import Service
 from indai.node.tool_news import News
 from indai.node.tool_service import ApprovalServicer, ToolServicer
 from indai.protocol.errors import InvalidInput, Reason
+from indai.runtime.conversations.forgetting import Forgetting
 from indai.runtime.conversations.outbound import Outbound
 from indai.storage.queue import Worker
 from indai.tools.approvals import Approvals
@@ -151,7 +152,10 @@ def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:
         BusinessMembers(members),
         *plan.more,
     ]
-    return found + list(remembering(plan.memory)) if plan.memory is not None else found
+    if plan.memory is None:
+        return found
+    everywhere = Forgetting(plan.pool, plan.memory, plan.clock)
+    return [*found, *remembering(plan.memory, everywhere.tool)]
 
 
 def _latin(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from indai.node.kinds.money import spoken
+from indai.runtime.conversations.forgetting import Forgetting
 from indai.storage.pool import open_pool
 from indai.tools.intents.table import intents, remembering
 from indai.tools.values import Status
@@ -27,7 +28,8 @@ async def alice(near: Neighbours, shared_database: tuple[str, str]) -> AsyncIter
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def bob(near: Neighbours, shared_database: tuple[str, str]) -> AsyncIterator[Talk]:
     pool = await open_pool(shared_database[0], max_size=2)
-    yield talk(pool, near.bob.owner, remembering(near.bob.memory))
+    everywhere = Forgetting(pool, near.bob.memory, lambda: 0)
+    yield talk(pool, near.bob.owner, remembering(near.bob.memory, everywhere.tool))
     await pool.close()
 
 

@@ -12,6 +12,7 @@ from indai.node.inprocess import local_channel
 from indai.node.memory_service import OwnerMemoryServicer
 from indai.node.service import Service
 from indai.protocol.errors import IndaiError, Reason
+from indai.runtime.conversations.forgetting import Forgetting
 from indai.v1 import memory_pb2 as pb
 from indai.v1.memory_pb2_grpc import MemoryServiceStub, add_MemoryServiceServicer_to_server
 
@@ -28,7 +29,7 @@ def as_owner(room: Room) -> Callable[[str], Any]:
     async def owner_of(digest: bytes) -> str | None:
         return digests.get(digest)
 
-    servicer = OwnerMemoryServicer(inner)
+    servicer = OwnerMemoryServicer(inner, Forgetting(room.pool, inner, lambda: room.now))
     services = [Service(add_MemoryServiceServicer_to_server, servicer, auth.owners(owner_of))]
 
     def stub(handle: str) -> Any:

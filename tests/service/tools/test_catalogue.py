@@ -222,7 +222,7 @@ def test_every_tool_that_an_agent_names_is_somewhere() -> None:
     anything: Any = object()
     made = [
         *intents(anything, anything, anything),
-        *remembering(anything),
+        *remembering(anything, anything),
         *record_tools(anything),
         *library(anything),
         *stock_tools(anything),

@@ -32,9 +32,14 @@ _LIST = """
       AND ($6::uuid IS NULL OR s.id = $6)
     ORDER BY s.last_active_at DESC, s.id DESC LIMIT $5
 """
-_MESSAGES = """
-    SELECT * FROM runtime.messages WHERE session = $1 AND place > $2 ORDER BY place LIMIT $3
-"""
+_COLUMNS = "place, id, session, turn, outgoing, by_human, channel, text, body, created_at"
+# What is older than ninety days lies in the archive: for who reads there is no difference.
+_MESSAGES = f"""
+    (SELECT {_COLUMNS} FROM runtime.archive WHERE session = $1 AND place > $2 ORDER BY place LIMIT $3)
+    UNION ALL
+    (SELECT {_COLUMNS} FROM runtime.messages WHERE session = $1 AND place > $2 ORDER BY place LIMIT $3)
+    ORDER BY place LIMIT $3
+"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True)

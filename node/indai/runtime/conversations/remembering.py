@@ -1,7 +1,7 @@
 """Tells memory what was said: after the turn, from the rows the turn stored, until memory has them.
 
 A message is a turn of memory under its own id, so telling it twice adds nothing. An answer that quotes
-outsiders is not told: memory would take their words for the agent's.
+outsiders is not told: memory would take their words for the agent's. Nor is a wish to forget something.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _NEW = """
     SELECT m.id, m.session, m.segment, m.outgoing, m.by_human, m.text, m.body, m.created_at,
            s.tenant, s.binding, s.handle, s.door, s.scope_person,
            coalesce((t.trace->>'untrusted')::boolean, false) AS untrusted,
+           coalesce(t.trace->'tools' @> '[{"tool": "forget"}]', false) AS forgets,
            i.value AS peer
     FROM runtime.messages m
     JOIN runtime.sessions s ON s.id = m.session
@@ -124,7 +125,9 @@ class Remembering:
             first["binding"],
         )
         turns = [
-            _turn(row, owner) for row in rows if row["text"] and not (row["outgoing"] and row["untrusted"])
+            _turn(row, owner)
+            for row in rows
+            if row["text"] and not row["forgets"] and not (row["outgoing"] and row["untrusted"])
         ]
         if not turns or (first["door"] == "public" and not access.peer):
             return  # an anonymous visitor leaves no memory
@@ -133,7 +136,7 @@ class Remembering:
                 memory_pb2.RememberRequest(access=access, turns=turns), timeout=TIMEOUT_S
             )
             for row in rows:
-                if row["outgoing"] and not row["by_human"] and not row["untrusted"]:
+                if row["outgoing"] and not (row["by_human"] or row["untrusted"] or row["forgets"]):
                     await self._opinions(access, row)
         except Unavailable:
             raise

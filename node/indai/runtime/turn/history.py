@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import asyncpg
+from indai.runtime.conversations.keeping import last_summary
 from indai.runtime.conversations.rows import seeing
 from indai.runtime.conversations.values import Turn
 from indai.runtime.prompt import MAX_HISTORY, Said
@@ -24,11 +25,13 @@ _LAST = """
 """
 
 
-async def history(pool: asyncpg.Pool, turn: Turn) -> tuple[tuple[Said, ...], bool]:
-    """Oldest first, those before the message that is answered now; and whether an answer among them came of
-    reading outsiders: what they wrote may speak through it. After a long silence such answers are left out.
+async def history(pool: asyncpg.Pool, turn: Turn) -> tuple[tuple[Said, ...], bool, str]:
+    """Oldest first, those before the message that is answered now; whether an answer among them came of
+    reading outsiders: what they wrote may speak through it; and what the segment before this one was about.
+    After a long silence answers of outsiders are left out.
     """
     async with seeing(pool, [turn.owner]) as connection:
         rows = await connection.fetch(_LAST, turn.session.id, turn.message, MAX_HISTORY, turn.session.segment)
+        before = await last_summary(connection, turn.session.id, turn.session.segment)
     said = tuple(Said("agent" if row["outgoing"] else "user", row["text"][:MAX_SHOWN]) for row in rows)
-    return said, any(row["untrusted"] for row in rows)
+    return said, any(row["untrusted"] for row in rows), before

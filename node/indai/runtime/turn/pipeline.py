@@ -258,7 +258,7 @@ class Pipeline:
 
     async def _recalled(self, context: Context, trace: Trace) -> tuple[Context, Stand]:
         turn, composed, perceived = context.turn, context.composed, context.perceived
-        (said, tainted), looked_up = await asyncio.gather(
+        (said, tainted, before), looked_up = await asyncio.gather(
             history(self._around.pool, turn),
             recall(self._around.memory, turn, composed, perceived.text, simple=perceived.simple),
         )
@@ -267,7 +267,7 @@ class Pipeline:
         answers = tuple(each.text for each in said if each.speaker == "agent")
         dynamic = Dynamic(
             profile=_profile(turn),
-            working=working.words(context.working),
+            working=working.words(context.working, before),
             guidance=working.guidance(perceived.mood, moods, context.working.get("price_turns"), answers),
             facts=looked_up.facts,
             recall=looked_up.hits,

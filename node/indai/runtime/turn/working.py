@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -42,9 +43,10 @@ def moods(known: Sequence[str], mood: str) -> list[str]:
     return [*known, mood][-MOODS:]
 
 
-def words(working: Mapping[str, Any]) -> str:
-    """What a prompt says of it."""
-    lines = []
+def words(working: Mapping[str, Any], before: str = "") -> str:
+    """What a prompt says of it. `before`: what the last segment of the conversation was about; people said
+    it, so it is quoted."""
+    lines = [f"Last time, in short: {json.dumps(before, ensure_ascii=False)}"] if before else []
     if slots := working.get("slots"):
         given = ", ".join(
             f"{name} {' '.join(str(value).split())}" for name, value in slots.get("given", {}).items()

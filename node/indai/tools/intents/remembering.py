@@ -5,7 +5,7 @@ Memory checks the door of each call again: at a public door only what is public 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,11 +131,16 @@ class Recall:
         return {"remembered": own, "others_said": others, "count": len(hits)}
 
 
+Forgets = Callable[[pb.ForgetRequest, str], Awaitable[pb.ForgetResponse]]
+"""Forgets in memory and wherever else words are kept; the turn in which it was asked for goes, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Forget:
     """Removes what is remembered about something: by its key, or the memories that answer a question best."""
 
     memory: MemoryServiceAsyncStub
+    forgets: Forgets
 
     @property
     def spec(self) -> Spec:
@@ -169,7 +174,7 @@ class Forget:
         """See `Tool`."""
         removed = 0
         for each in arguments["ids"]:
-            answer = await self.memory.Forget(pb.ForgetRequest(access=access_of(caller), id=each))
+            answer = await self.forgets(pb.ForgetRequest(access=access_of(caller), id=each), caller.turn)
             removed += bool(sum(answer.removed.values()))
         return {"removed": removed}
 

@@ -8,7 +8,7 @@ from indai.tools.desk import Desks
 from indai.tools.intents.asking import Ask, Request
 from indai.tools.intents.knowing import Agenda, FindPeople, FreeTime, Threads
 from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
-from indai.tools.intents.remembering import Forget, Recall, Remember, SearchKnowledge
+from indai.tools.intents.remembering import Forget, Forgets, Recall, Remember, SearchKnowledge
 from indai.tools.intents.sharing import AskFor, Share
 from indai.tools.intents.trade import Book, Pay
 from indai.tools.normalise import Money
@@ -38,6 +38,6 @@ def intents(desks: Desks, people: People, money: Money) -> tuple[Tool, ...]:
     )
 
 
-def remembering(memory: MemoryServiceAsyncStub) -> tuple[Tool, ...]:
+def remembering(memory: MemoryServiceAsyncStub, forgets: Forgets) -> tuple[Tool, ...]:
     """What needs a memory role."""
-    return Remember(memory), Recall(memory), Forget(memory), SearchKnowledge(memory)
+    return Remember(memory), Recall(memory), Forget(memory, forgets), SearchKnowledge(memory)
