@@ -29,7 +29,13 @@ from indai.tlog.sequencer import Sequencer
 from indai.tlog.signer import LogSigner
 
 from tests.conftest import Database
-from tests.hammer.cycles import SCHEMAS, findings, rewrite_append, without_compare_and_set
+from tests.hammer.cycles import (
+    SCHEMAS,
+    findings,
+    rewrite_append,
+    without_compare_and_set,
+    without_replay_row,
+)
 from tests.hammer.writer import KEYS, LOG, NOW, OWNERS, VAULT, entry, mid_of
 
 ROOT = Path(__file__).parents[2]
@@ -102,14 +108,21 @@ def proxy_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-async def test_an_answer_cut_off_after_commit_is_looked_up_and_nothing_stands_twice(
-    database: Database, proxy_folder: Path, tmp_path: Path
-) -> None:
+@contextlib.asynccontextmanager
+async def cut_off(database: Database, folder: Path) -> AsyncIterator[tuple[Proxy, asyncpg.Pool]]:
+    """A proxy before the database, and a pool that goes through it."""
     host = database.dsn.rpartition("host=")[2]
-    folder = Path(host.replace("%2F", "/"))
+    async with Proxy(folder, Path(host.replace("%2F", "/"))).serving() as proxy:
+        pool = await open_pool(database.dsn.replace(host, quote(str(folder), safe="")))
+        yield proxy, pool
+        pool.terminate()
+
+
+async def test_an_answer_cut_off_after_commit_is_looked_up_and_nothing_stands_twice(
+    database: Database, proxy_folder: Path
+) -> None:
     writer = await take_over(database.pool, LOG)
-    async with Proxy(proxy_folder, folder).serving() as proxy:
-        pool = await open_pool(database.dsn.replace(host, quote(str(proxy_folder), safe="")))
+    async with cut_off(database, proxy_folder) as (proxy, pool):
         async with Sequencer(pool, writer) as sequencer:
             for number in range(6):
                 proxy.cut_next = number % 2 == 1
@@ -123,8 +136,30 @@ async def test_an_answer_cut_off_after_commit_is_looked_up_and_nothing_stands_tw
                 indexes = await commit(pool, writer, number)
             assert indexes == [number]
         assert proxy.cuts == 6
-        pool.terminate()
     assert await database.pool.fetchval("SELECT count(*) FROM tlog.leaf") == 12
+
+
+async def test_a_ledger_that_forgets_what_it_has_writes_twice_what_was_cut_off_or_came_at_once(
+    database: Database, proxy_folder: Path
+) -> None:
+    """The control of the tests beside it: without the replay row the faults show."""
+    await rewrite_append(database.admin_dsn, without_replay_row)
+    writer = await take_over(database.pool, LOG)
+    async with cut_off(database, proxy_folder) as (proxy, pool):
+        async with Sequencer(pool, writer) as sequencer:
+            proxy.cut_next = True
+            with pytest.raises(Unavailable):
+                await sequencer.submit(leaf(0))  # it stands at 0, and the look-up does not find it
+            assert (await sequencer.submit(leaf(0))).index == 1
+        proxy.cut_next = True
+        with pytest.raises(Unavailable):
+            await commit(pool, writer, 1)
+        assert await commit(pool, writer, 1) == [3]
+    crowd = await asyncio.gather(*(commit(database.pool, writer, 2) for _ in range(8)))
+    assert len({index for (index,) in crowd}) == 8
+    other = prepare(OWNERS[0], mid_of(0), LeafKind.COMMITMENT, b"other terms", NOW)
+    async with transaction(database.pool, OWNERS) as connection:
+        assert await record(connection, LOG, writer.epoch, [other], VAULT) == [12]
 
 
 @pytest.mark.parametrize("fenced", [True, False])
@@ -165,8 +200,8 @@ async def test_the_same_entry_from_a_thousand_at_once_is_one_leaf(database: Data
         answers = await asyncio.gather(*(sequencer.submit(leaf(0)) for _ in range(1000)))
     assert {one.index for one in answers} == {0}
     assert sum(one.is_new for one in answers) == 1
-    recorded = await asyncio.gather(*(commit(database.pool, writer, 1) for _ in range(200)))
-    assert recorded == [[1]] * 200
+    recorded = await asyncio.gather(*(commit(database.pool, writer, 1) for _ in range(1000)))
+    assert recorded == [[1]] * 1000
     assert await database.pool.fetchval("SELECT count(*) FROM tlog.leaf") == 2
 
 
@@ -267,6 +302,9 @@ async def test_a_slow_disk_makes_batches_larger_and_turns_away_what_is_too_much(
         assert {one.reason for one in refused} == {Reason.RATE_LIMITED}
         assert len(refused) == 100
         assert await pool.fetchval("SELECT count(DISTINCT xmin::text) FROM tlog.leaf") < 10
+        # The control: with room for all of them nobody is turned away, so it was the bound that did it.
+        async with Sequencer(pool, await take_over(pool, LOG), max_waiting=400) as sequencer:
+            await asyncio.gather(*(sequencer.submit(leaf(number)) for number in range(300, 700)))
         pool.terminate()
     finally:
         await server.destroy()

@@ -272,6 +272,21 @@ async def test_a_head_file_of_another_key_is_refused(
         await LogSigner.open(database.pool, other, tmp_path, Clock())
 
 
+async def test_a_start_on_a_head_file_with_a_flipped_byte_is_refused(
+    database: Database, writer: Writer, tmp_path: Path
+) -> None:
+    await grow(database, writer, 2)
+    await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
+    head_file = HeadFile(tmp_path, KEYS.verifier).path
+    raw = head_file.read_bytes()
+    for position in (3, len(LOG) + 1, len(LOG) + 9, len(raw) - 12):  # origin, size, root, signature
+        head_file.write_bytes(raw[:position] + bytes([raw[position] ^ 1]) + raw[position + 1 :])
+        with pytest.raises(InvalidInput, match="does not hold a checkpoint"):
+            await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
+    head_file.write_bytes(raw)
+    await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
+
+
 async def test_the_head_is_on_disk_before_anybody_hears_of_it(
     database: Database, writer: Writer, tmp_path: Path
 ) -> None:
