@@ -12,7 +12,7 @@ import asyncpg
 from indai.protocol.errors import InvalidInput, Reason
 from indai.runtime.tiers import Binding, Kind, Tier, dump
 from indai.storage.migrations import Schema
-from indai.storage.pool import transaction
+from indai.storage.pool import one_trip, transaction
 
 SCHEMA = Schema("runtime", "indai.runtime")
 CHANNEL = "indai_tiers"
@@ -126,11 +126,9 @@ class TierStore:
 
     async def routed(self, routing_key: str) -> tuple[str, str] | None:
         """Tenant and binding that answer at a number or host."""
-        async with transaction(self._pool) as connection:
-            row = await connection.fetchrow(
-                "SELECT tenant, binding FROM runtime.routing_keys WHERE routing_key = $1", routing_key
-            )
-        return (row["tenant"], row["binding"]) if row else None
+        query = "SELECT tenant, binding FROM runtime.routing_keys WHERE routing_key = $1"
+        rows = await one_trip(self._pool, query, routing_key)
+        return (rows[0]["tenant"], rows[0]["binding"]) if rows else None
 
 
 async def _newest(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import asyncpg
 from indai.storage.migrations import Schema
-from indai.storage.pool import transaction
+from indai.storage.pool import one_trip, transaction
 from indai.tools.schemas import without_secrets
 from indai.tools.values import Caller, Outcome, Spec, Touch
 
@@ -18,21 +18,12 @@ SCHEMA: Final = Schema("tools", "indai.tools")
 FAULTS: Final = 3
 MAX_KEPT: Final = 4_000  # characters of a result that a row keeps
 
-_BEFORE = """
-    SELECT (SELECT count(*) FROM tools.tool_calls
-            WHERE holder = $1 AND session = $2 AND tool = $3 AND faulty) AS faults,
-        ARRAY(SELECT DISTINCT unnest(touches) FROM tools.tool_calls
-            WHERE holder = $1 AND session = $2 AND turn = $4 AND status <> 'failed') AS touched
-"""
+_BEFORE = "SELECT * FROM tools.before($1, $2, $3, $4)"
 _FAULTS = """
     SELECT tool FROM tools.tool_calls WHERE holder = $1 AND session = $2 AND faulty
     GROUP BY tool HAVING count(*) >= $3
 """
-_INSERT = """
-    INSERT INTO tools.tool_calls (id, holder, tenant, binding, session, turn, door, channel, tool,
-        action_hash, arguments, result, status, error, faulty, cached, touches, latency_ms, created_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
-"""
+_NOTE = f"SELECT tools.note({', '.join(f'${number}' for number in range(1, 20))})"
 _LIST = """
     SELECT * FROM tools.tool_calls WHERE holder = $1 AND (created_ms, id) < ($2, $3)
     AND ($4 = '' OR session = $4) ORDER BY created_ms DESC, id DESC LIMIT $5
@@ -62,8 +53,7 @@ class CallStore:
     async def before(self, caller: Caller, name: str) -> Before:
         """See `Before`; one query."""
         holder = holder_of(caller)
-        async with transaction(self._pool, (holder,)) as connection:
-            row = await connection.fetchrow(_BEFORE, holder, caller.session, name, caller.turn)
+        (row,) = await one_trip(self._pool, _BEFORE, holder, caller.session, name, caller.turn)
         touched = frozenset(map(Touch, row["touched"])) if caller.turn else frozenset()
         return Before(row["faults"] >= FAULTS, touched)
 
@@ -93,29 +83,29 @@ class CallStore:
         touches = spec.touches | heard
         kept = without_secrets(spec.result, outcome.result) if outcome.kept is None else outcome.kept
         result = json.dumps(kept, ensure_ascii=False, default=str) if kept else ""
-        async with transaction(self._pool, (holder,)) as connection:
-            await connection.execute(
-                _INSERT,
-                uuid.uuid4(),
-                holder,
-                caller.tenant,
-                caller.binding,
-                caller.session,
-                caller.turn,
-                caller.door,
-                caller.channel,
-                spec.name,
-                digest,
-                json.dumps(arguments, ensure_ascii=False),
-                (result or outcome.words)[:MAX_KEPT].replace("\x00", ""),
-                outcome.status.value,
-                outcome.code,
-                faulty,
-                cached,
-                sorted(each.value for each in touches),
-                latency_ms,
-                now_ms,
-            )
+        await one_trip(
+            self._pool,
+            _NOTE,
+            uuid.uuid4(),
+            holder,
+            caller.tenant,
+            caller.binding,
+            caller.session,
+            caller.turn,
+            caller.door,
+            caller.channel,
+            spec.name,
+            digest,
+            json.dumps(arguments, ensure_ascii=False),
+            (result or outcome.words)[:MAX_KEPT].replace("\x00", ""),
+            outcome.status.value,
+            outcome.code,
+            faulty,
+            cached,
+            sorted(each.value for each in touches),
+            latency_ms,
+            now_ms,
+        )
 
     async def listed(
         self, holder: str, session: str, before: tuple[int, uuid.UUID], limit: int

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import asyncpg
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
@@ -18,6 +19,7 @@ from indai.storage.embedded import APP, ServerInfo
 _STATEMENT_TIMEOUT_MS = 15_000
 _LOCK_TIMEOUT_MS = 5_000
 _IDLE_IN_TRANSACTION_MS = 30_000
+_NONE: Mapping[str, str] = MappingProxyType({})
 _ACQUIRE_TIMEOUT_S = 10.0
 
 
@@ -63,6 +65,7 @@ async def open_pool(
             server_settings={
                 "application_name": "indai",
                 "role": APP,
+                "standard_conforming_strings": "on",  # see `_literal`
                 "statement_timeout": str(statement_timeout_ms),
                 "lock_timeout": str(_LOCK_TIMEOUT_MS),
                 "idle_in_transaction_session_timeout": str(_IDLE_IN_TRANSACTION_MS),
@@ -76,10 +79,11 @@ async def _nothing_to_reset(_: asyncpg.Connection) -> None:
 
 @asynccontextmanager
 async def transaction(
-    pool: asyncpg.Pool, owners: Sequence[str] = (), desk: str = ""
+    pool: asyncpg.Pool, owners: Sequence[str] = (), desk: str = "", settings: Mapping[str, str] = _NONE
 ) -> AsyncIterator[asyncpg.Connection]:
     """One transaction that sees the rows of `owners` (handles) in tables with row-level security; of their
     conversations only what `desk`, a tenant's slug or `*` for all tenants, may see, where one is named.
+    `settings` are other names that policies look at, with their values.
 
     Leaving the block commits. A failure *there* (DATABASE_UNAVAILABLE) leaves the outcome unknown: look up
     what was written by its id before trying again.
@@ -87,7 +91,7 @@ async def transaction(
     with translate_errors():
         async with pool.acquire(timeout=_ACQUIRE_TIMEOUT_S) as connection:
             try:
-                await connection.execute(_begin(owners, desk))
+                await connection.execute(_begin(owners, desk, settings))
                 yield connection
             except BaseException:
                 if not connection.is_closed():
@@ -96,16 +100,33 @@ async def transaction(
             await connection.execute("COMMIT")
 
 
-def _begin(owners: Sequence[str], desk: str) -> str:
+async def one_trip(pool: asyncpg.Pool, query: str, *arguments: object) -> list[asyncpg.Record]:
+    """One statement that is a transaction of its own, in one round trip instead of three: a call of one of
+    our functions, which itself sets for that transaction whose rows it may see, or a table without owners.
+
+    A failure (DATABASE_UNAVAILABLE) leaves the outcome unknown, as a COMMIT's does.
+    """
+    with translate_errors():
+        async with pool.acquire(timeout=_ACQUIRE_TIMEOUT_S) as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(query, *arguments)
+            return rows
+
+
+def _begin(owners: Sequence[str], desk: str, settings: Mapping[str, str]) -> str:
     """Begins a transaction, in one round trip. What may be seen is set for this transaction only, so a pooled
     connection never carries one owner's rights to the next.
     """
-    named = {"indai.owners": ",".join(owners), "indai.desk": desk}
-    literals = [(name, value.replace("'", "''")) for name, value in named.items() if value]
-    if not literals:
-        return "BEGIN"
-    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in literals)
-    return f"BEGIN; SELECT {settings}"
+    named = {"indai.owners": ",".join(owners), "indai.desk": desk, **settings}
+    calls = [f"set_config('{name}', {_literal(value)}, true)" for name, value in named.items() if value]
+    return f"BEGIN; SELECT {', '.join(calls)}" if calls else "BEGIN"
+
+
+def _literal(text: str) -> str:
+    """A string constant: with standard_conforming_strings, Postgres' default, only the quotation mark means
+    anything. Raises InvalidInput for NUL, which no text can hold."""
+    if "\0" in text:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, "A text has a NUL character in it.")
+    return "'" + text.replace("'", "''") + "'"
 
 
 @contextmanager

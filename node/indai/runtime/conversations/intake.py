@@ -38,14 +38,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 Choose = Callable[[Person], Place]
 """Whose agent answers this person; raises NotFound."""
 
-_SESSION = """
-    SELECT id, segment, segment_messages, status,
-           extract(epoch FROM now() - last_active_at) * 1000 AS silent_ms,
-           (SELECT count(*) FROM runtime.turns
-            WHERE turns.owner = $1 AND session = sessions.id AND state <> 'finished') AS waiting
-    FROM runtime.sessions WHERE owner = $1 AND tenant = $2 AND binding = $3 AND person = $4
-      AND status <> 'closed' FOR UPDATE
-"""
+_ARRIVE = "SELECT * FROM runtime.arrive($1, $2, $3, $4, $5)"
 _NEW_SESSION = """
     INSERT INTO runtime.sessions
         (id, owner, tenant, binding, handle, door, person, scope_person, channel, segment, state)
@@ -137,9 +130,7 @@ class Intake:
             if key and (before := await self._before(connection, message, person)):
                 return before
             place = choose(person)
-            await also_see(connection, owner=place.owner)
-            place, shared = await self._handed_on(connection, place, person)
-            session, segment = await self._session(connection, place, person, message, shared)
+            place, session, segment = await self._session(connection, place, person, message)
             message, note = await self._without_numbers(connection, session, message, note)
             return await self._store(connection, message, person, place, session, segment, note)
 
@@ -172,37 +163,16 @@ class Intake:
         event.accepted.repeated = True
         return Taken(row["turn"], turn["session"], row["owner"], True, event)
 
-    async def _handed_on(
-        self, connection: asyncpg.Connection, place: Place, person: Person
-    ) -> tuple[Place, str]:
-        """Where a hand-off leads, with what the session that handed on knew."""
-        shared = "{}"
-        for _ in range(MAX_HANDOFFS):
-            row = await connection.fetchrow(
-                "SELECT handed_to, state FROM runtime.sessions WHERE owner = $1 AND tenant = $2"
-                " AND binding = $3 AND person = $4 AND status <> 'closed' AND handed_to <> ''",
-                place.owner,
-                place.tenant,
-                place.binding,
-                person.id,
-            )
-            if row is None:
-                break
-            place, shared = replace(place, binding=row["handed_to"]), row["state"]
-        return place, shared
-
     async def _session(
-        self,
-        connection: asyncpg.Connection,
-        place: Place,
-        person: Person,
-        message: pb.InboundMessage,
-        shared: str,
-    ) -> tuple[UUID, UUID]:
-        named = (place.owner, place.tenant, place.binding, person.id)
-        row = await connection.fetchrow(_SESSION, *named)
+        self, connection: asyncpg.Connection, place: Place, person: Person, message: pb.InboundMessage
+    ) -> tuple[Place, UUID, UUID]:
+        """Where the message goes (a hand-off may lead elsewhere), its session and its segment."""
+        row = await connection.fetchrow(
+            _ARRIVE, place.owner, place.tenant, place.binding, person.id, MAX_HANDOFFS
+        )
+        place = replace(place, binding=row["binding"])
         channel = message.sender.channel
-        if row is None:
+        if row["id"] is None:
             made, segment = fresh(self._clock), fresh(self._clock)
             await connection.execute(
                 "INSERT INTO runtime.conversation_owners (owner) VALUES ($1) ON CONFLICT DO NOTHING",
@@ -211,17 +181,19 @@ class Intake:
             if not await connection.fetchval(
                 _NEW_SESSION,
                 made,
-                *named[:3],
+                place.owner,
+                place.tenant,
+                place.binding,
                 place.handle,
                 place.door,
                 person.id,
                 channel,
                 segment,
-                shared,
+                row["shared"],
             ):
                 raise Raced
             await self._segment(connection, segment, place.owner, made, channel)
-            return made, segment
+            return place, made, segment
         if row["waiting"] >= MAX_WAITING:
             raise Refused(
                 Reason.RATE_LIMITED,
@@ -230,11 +202,11 @@ class Intake:
             )
         quiet = row["silent_ms"] > SILENCE_MS.get(channel, USUAL_SILENCE_MS)
         if not quiet and row["segment_messages"] < SEGMENT_MESSAGES:
-            return row["id"], row["segment"]
+            return place, row["id"], row["segment"]
         segment = fresh(self._clock)
         await connection.execute("UPDATE runtime.segments SET ended_at = now() WHERE id = $1", row["segment"])
         await self._segment(connection, segment, place.owner, row["id"], channel)
-        return row["id"], segment
+        return place, row["id"], segment
 
     async def _without_numbers(
         self,

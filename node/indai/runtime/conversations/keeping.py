@@ -15,7 +15,6 @@ import contextlib
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 import asyncpg
 import structlog
@@ -194,16 +193,3 @@ def extract(said: Sequence[tuple[bool, str]]) -> str:
     if answers:
         parts.append(f"The last answer was: {answers[-1][:_SHOWN]}")
     return " ".join(parts)[:MAX_SUMMARY]
-
-
-async def last_summary(connection: asyncpg.Connection, session: UUID, segment: UUID) -> str:
-    """Of the newest segment before this one; empty where it has none."""
-    return (
-        await connection.fetchval(
-            "SELECT summary FROM runtime.segments WHERE session = $1 AND id <> $2 AND ended_at IS NOT NULL"
-            " ORDER BY started_at DESC LIMIT 1",
-            session,
-            segment,
-        )
-        or ""
-    )

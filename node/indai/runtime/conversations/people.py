@@ -30,22 +30,10 @@ CODE_LIFE_MS: Final = 600_000
 ALPHABET: Final = "ACDEFGHJKMNPQRTUVWXYZ234679"
 CODE_LENGTH: Final = 8
 
-# The person is seen from here on.
-_FIND = """
-    SELECT found.*, set_config('indai.people', found.person::text, true) FROM (
-        SELECT id, person, channel, display_name FROM runtime.identities
-        WHERE kind = $1 AND value = $2 AND verified = $3
-          AND (channel = $4 OR ($1 = 'handle' AND verified) OR $1 = 'web_session')
-        ORDER BY (channel = $4) DESC LIMIT 1
-    ) found
-"""
+_FIND = "SELECT * FROM runtime.who($1, $2, $3, $4)"  # the person is seen from here on
 _ADD = """
     INSERT INTO runtime.identities (id, person, channel, kind, value, verified, display_name, verified_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $6 THEN now() END) ON CONFLICT DO NOTHING RETURNING id
-"""
-_HANDLES = """
-    SELECT value FROM runtime.identities WHERE person = $1 AND kind = 'handle' AND verified
-    GROUP BY value ORDER BY max(last_used_at) DESC
 """
 
 
@@ -71,14 +59,14 @@ def check_identity(identity: pb.Identity) -> None:
 async def known(connection: asyncpg.Connection, identity: pb.Identity) -> Person | None:
     """Who this is, if they were here before. The transaction names the identity."""
     row = await connection.fetchrow(_FIND, identity.kind, identity.value, identity.verified, identity.channel)
-    return await _person(connection, row["person"], row["id"], row["display_name"]) if row else None
+    return _person(row) if row else None
 
 
 async def met(connection: asyncpg.Connection, identity: pb.Identity, clock: Clock) -> Person:
     """Who this is; somebody new is put down. The transaction names the identity. Raises Raced."""
     row = await connection.fetchrow(_FIND, identity.kind, identity.value, identity.verified, identity.channel)
     if row is not None and row["channel"] == identity.channel:
-        return await _person(connection, row["person"], row["id"], row["display_name"])
+        return _person(row)
     person = row["person"] if row is not None else fresh(clock)
     await also_see(connection, people=[person])
     if row is None:
@@ -97,12 +85,12 @@ async def met(connection: asyncpg.Connection, identity: pb.Identity, clock: Cloc
     )
     if made is None:
         raise Raced
-    return await _person(connection, person, made, identity.display_name)
+    handles = await connection.fetchval("SELECT runtime.handles_of($1)", person)
+    return Person(person, made, tuple(handles), identity.display_name)
 
 
-async def _person(connection: asyncpg.Connection, person: UUID, identity: UUID, name: str) -> Person:
-    rows = await connection.fetch(_HANDLES, person)
-    return Person(person, identity, tuple(row["value"] for row in rows), name)
+def _person(row: asyncpg.Record) -> Person:
+    return Person(row["person"], row["id"], tuple(row["handles"]), row["display_name"])
 
 
 class People:

@@ -10,11 +10,6 @@ import asyncpg
 from indai.storage.pool import transaction
 from indai.v1 import conversation_pb2 as pb
 
-_NAMED = """
-    SELECT set_config('indai.people', $1, true), set_config('indai.identity', $2, true),
-           set_config('indai.delivery', $3, true), set_config('indai.code', $4, true)
-"""
-
 
 @asynccontextmanager
 async def seeing(
@@ -29,10 +24,13 @@ async def seeing(
 ) -> AsyncIterator[asyncpg.Connection]:
     """A transaction; leaving it commits. `desk` narrows it to what people of a tenant, or with `*` of the
     node, may see."""
-    async with transaction(pool, owners, desk) as connection:
-        named = f"{identity.kind}\n{identity.value}" if identity is not None else ""
-        if people or named or delivery or code:
-            await connection.execute(_NAMED, ",".join(map(str, people)), named, delivery, code.hex())
+    settings = {
+        "indai.people": ",".join(map(str, people)),
+        "indai.identity": f"{identity.kind}\n{identity.value}" if identity is not None else "",
+        "indai.delivery": delivery,
+        "indai.code": code.hex(),
+    }
+    async with transaction(pool, owners, desk, settings) as connection:
         yield connection
 
 

@@ -16,55 +16,13 @@ import asyncpg
 from indai.protocol.errors import Reason, Unavailable
 from indai.runtime.conversations.rows import seeing
 from indai.runtime.conversations.values import Breach, Clock, Place, Session, Thought, Turn, fresh, missing
+from indai.storage.pool import one_trip
 from indai.v1 import conversation_pb2 as pb
 
-# The session's lock makes two claims wait for each other; the unique index is what nothing gets around.
-_CLAIM = """
-    UPDATE runtime.turns SET state = 'running', worker = $2, attempts = attempts + 1
-    WHERE id = (SELECT id FROM runtime.turns WHERE session = $1 AND state = 'queued' ORDER BY place LIMIT 1)
-      AND NOT EXISTS (SELECT 1 FROM runtime.turns WHERE session = $1 AND state = 'running')
-    RETURNING id, owner, session, person, message, request, attempts, note
-"""
-# A claim that a power cut takes back is made again: it need not wait for the disk.
-_SESSION = """
-    SELECT *, set_config('synchronous_commit', 'off', true), ARRAY(
-        SELECT value FROM runtime.identities i
-        WHERE i.person = sessions.person AND kind = 'handle' AND verified
-        GROUP BY value ORDER BY max(last_used_at) DESC
-    ) AS handles
-    FROM runtime.sessions WHERE id = $1 FOR UPDATE
-"""
-_EVENTS = """
-    WITH fast AS (SELECT set_config('synchronous_commit', 'off', true))
-    INSERT INTO runtime.turn_events (turn, seq, owner, event)
-    SELECT $1, given.seq, $2, given.event FROM unnest($3::int[], $4::bytea[]) AS given(seq, event), fast
-    WHERE EXISTS (SELECT 1 FROM runtime.turns WHERE id = $1 AND worker = $5 AND state = 'running')
-"""
+_CLAIM = "SELECT * FROM runtime.claim($1, $2, $3)"
+_TELL = "SELECT runtime.tell($1, $2, $3, $4, $5)"
 _LAST_EVENT = "INSERT INTO runtime.turn_events (turn, seq, owner, event) VALUES ($1, $2, $3, $4)"
-# The end of a turn in one round trip: nothing of it happens unless the turn is still ours.
-_FINISH = """
-    WITH ended AS (
-        UPDATE runtime.turns SET state = 'finished', ending = $3, reason = $4, stage_ms = $5, trace = $6,
-            cost_micros = $7, finished_at = now()
-        WHERE id = $1 AND worker = $2 AND state = 'running' RETURNING id
-    ), answer AS (
-        INSERT INTO runtime.messages (id, owner, session, segment, turn, outgoing, channel, text, body)
-        SELECT $8, $9, coalesce(s.merged_into, s.id), s.segment, $1, true, $11, $12, $13
-        FROM runtime.sessions s, ended WHERE s.id = $10 AND $14
-    ), settled AS (
-        UPDATE runtime.sessions SET last_active_at = now(),
-            language = CASE WHEN $15 = '' THEN language ELSE $15 END,
-            last_text = CASE WHEN $12 = '' THEN last_text ELSE left($12, 200) END,
-            state = coalesce($16::jsonb, state),
-            status = CASE WHEN $17 AND status = 'active' THEN 'handed_off' ELSE status END
-        FROM ended WHERE sessions.id = $10
-    ), told AS (
-        INSERT INTO runtime.turn_events (turn, seq, owner, event)
-        SELECT $1, given.seq, $9, given.event
-        FROM unnest($18::int[], $19::bytea[]) AS given(seq, event), ended
-    )
-    SELECT id FROM ended
-"""
+_FINISH = f"SELECT runtime.finish({', '.join(f'${number}' for number in range(1, 20))})"
 # Whoever is handed to answers now, also if they had handed on before.
 _HAND_ON = """
     UPDATE runtime.sessions SET handed_to = CASE WHEN id = $1 THEN $5 ELSE '' END
@@ -102,69 +60,72 @@ class TurnStore:
 
     async def claim(self, owner: str, session: UUID) -> Turn | None:
         """The next turn of a session, now running here; None when none waits or one runs."""
-        async with seeing(self._pool, [owner]) as connection:
-            row = await connection.fetchrow(_SESSION, session)
-            if row is None:
-                return None
-            turn = await connection.fetchrow(_CLAIM, session, self._epoch)
-            if turn is None:
-                return None
-            before = []
-            if turn["attempts"] > 1:
-                before = await connection.fetch(
-                    "SELECT seq, event FROM runtime.turn_events WHERE turn = $1 ORDER BY seq", turn["id"]
-                )
+        rows = await one_trip(self._pool, _CLAIM, owner, session, self._epoch)
+        if not rows:
+            return None
+        (row,) = rows
+        before = await self._told(owner, row["turn"]) if row["attempts"] > 1 else []
         events = [pb.TurnEvent.FromString(each["event"]) for each in before]
         return Turn(
-            turn["id"],
+            row["turn"],
             session_of(row),
-            turn["message"],
-            pb.InboundMessage.FromString(turn["request"]),
-            turn["attempts"],
+            row["message"],
+            pb.InboundMessage.FromString(row["request"]),
+            row["attempts"],
             tuple(row["handles"]),
             tuple(each.sentence.text for each in events if each.HasField("sentence")),
             (before[-1]["seq"] if before else 1) + 1,
-            json.loads(turn["note"]),
+            json.loads(row["note"]),
         )
+
+    async def _told(self, owner: str, turn: UUID) -> list[asyncpg.Record]:
+        async with seeing(self._pool, [owner]) as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(
+                "SELECT seq, event FROM runtime.turn_events WHERE turn = $1 ORDER BY seq", turn
+            )
+        return rows
 
     async def tell(self, turn: Turn, events: Sequence[pb.TurnEvent]) -> None:
         """Store events of a running turn. They survive this process; a power cut may take the last half
         second."""
         seqs, raw = [each.seq for each in events], [each.SerializeToString() for each in events]
-        async with seeing(self._pool, [turn.owner]) as connection:
-            done = await connection.execute(_EVENTS, turn.id, turn.owner, seqs, raw, self._epoch)
-            if not done.endswith(f" {len(events)}"):
-                raise _taken_over()
+        (told,) = await one_trip(self._pool, _TELL, turn.owner, turn.id, self._epoch, seqs, raw)
+        if told[0] != len(events):
+            raise _taken_over()
 
     async def finish(self, turn: Turn, thought: Thought, events: Sequence[pb.TurnEvent]) -> None:
         """Store the answer, the working memory and the last events, at once."""
         seqs, raw = [each.seq for each in events], [each.SerializeToString() for each in events]
         reply, session, owner = thought.reply, turn.session, turn.owner
         state = None if thought.state is None else json.dumps(thought.state, ensure_ascii=False)
+        ending = (
+            owner,
+            turn.id,
+            self._epoch,
+            thought.ending,
+            thought.reason,
+            json.dumps(dict(thought.stage_ms)),
+            json.dumps(dict(thought.trace), ensure_ascii=False),
+            thought.cost_micros,
+            fresh(self._clock),
+            session.id,
+            turn.request.sender.channel,
+            reply.text,
+            reply.SerializeToString(),
+            bool(reply.text or reply.media or reply.choices),
+            thought.language,
+            state,
+            thought.hand_over,
+            seqs,
+            raw,
+        )
+        if not thought.hand_to and not thought.breaches:
+            (ended,) = await one_trip(self._pool, _FINISH, *ending)
+            if not ended[0]:
+                raise _taken_over()
+            return
         async with seeing(self._pool, [owner]) as connection:
-            ended = await connection.fetchval(
-                _FINISH,
-                turn.id,
-                self._epoch,
-                thought.ending,
-                thought.reason,
-                json.dumps(dict(thought.stage_ms)),
-                json.dumps(dict(thought.trace), ensure_ascii=False),
-                thought.cost_micros,
-                fresh(self._clock),
-                owner,
-                session.id,
-                turn.request.sender.channel,
-                reply.text,
-                reply.SerializeToString(),
-                bool(reply.text or reply.media or reply.choices),
-                thought.language,
-                state,
-                thought.hand_over,
-                seqs,
-                raw,
-            )
-            if ended is None:
+            if not await connection.fetchval(_FINISH, *ending):
                 raise _taken_over()
             if thought.hand_to:
                 place = session.place

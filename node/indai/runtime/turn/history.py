@@ -5,24 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import asyncpg
-from indai.runtime.conversations.keeping import last_summary
-from indai.runtime.conversations.rows import seeing
 from indai.runtime.conversations.values import Turn
 from indai.runtime.prompt import MAX_HISTORY, Said
+from indai.storage.pool import one_trip
 
 MAX_SHOWN: Final = 4_000
 
-_LAST = """
-    SELECT outgoing, text, untrusted FROM (
-        SELECT m.place, m.outgoing, m.text,
-               coalesce((t.trace->>'untrusted')::boolean, false) AS untrusted
-        FROM runtime.messages m LEFT JOIN runtime.turns t ON t.id = m.turn
-        WHERE m.session = $1 AND m.place < (SELECT place FROM runtime.messages WHERE id = $2)
-          AND m.text <> ''
-          AND (m.segment = $4 OR NOT coalesce((t.trace->>'untrusted')::boolean, false))
-        ORDER BY m.place DESC LIMIT $3
-    ) newest ORDER BY place
-"""
+_LAST = "SELECT * FROM runtime.said_before($1, $2, $3, $4, $5)"
 
 
 async def history(pool: asyncpg.Pool, turn: Turn) -> tuple[tuple[Said, ...], bool, str]:
@@ -30,8 +19,8 @@ async def history(pool: asyncpg.Pool, turn: Turn) -> tuple[tuple[Said, ...], boo
     reading outsiders: what they wrote may speak through it; and what the segment before this one was about.
     After a long silence answers of outsiders are left out.
     """
-    async with seeing(pool, [turn.owner]) as connection:
-        rows = await connection.fetch(_LAST, turn.session.id, turn.message, MAX_HISTORY, turn.session.segment)
-        before = await last_summary(connection, turn.session.id, turn.session.segment)
-    said = tuple(Said("agent" if row["outgoing"] else "user", row["text"][:MAX_SHOWN]) for row in rows)
-    return said, any(row["untrusted"] for row in rows), before
+    session = turn.session
+    (row,) = await one_trip(pool, _LAST, turn.owner, session.id, turn.message, session.segment, MAX_HISTORY)
+    pairs = zip(row["outgoing"] or (), row["texts"] or (), strict=True)
+    said = tuple(Said("agent" if ours else "user", text[:MAX_SHOWN]) for ours, text in pairs)
+    return said, any(row["untrusted"] or ()), row["summary"] or ""
