@@ -23,6 +23,7 @@ from indai.node.inbound import Gate, Inbound
 from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake, Withdrawal
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.outbox import PASSING, Outgoing
+from indai.node.reminders import Likes
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import HOUR_MS, MINUTE_MS, EventKind, Wish
@@ -86,8 +87,8 @@ class _Host:
     async def check_hands(self, *_: object) -> None:
         """No handle changes hands."""
 
-    def remind_before_ms(self, _: str) -> int:
-        return 0
+    def reminding(self, _: str) -> Likes:
+        return Likes(15 * MINUTE_MS, 480)
 
 
 class _After:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from indai.protocol.errors import Reason, Refused
@@ -181,6 +181,26 @@ def test_both_owners_are_reminded_once_before_the_start() -> None:
 
 
 @pytest.mark.rule("LIF-23")
+def test_owners_are_reminded_once_at_each_further_moment_while_it_stands() -> None:
+    early, late = TERMS.start_ms - DAY_MS, TERMS.end_ms
+    for agent in both():
+        agent.side = replace(agent.side, remind_at_ms=(early, late))
+        assert wakes_at(agent.side) == early
+        agent.do(Tick(), early)
+        assert agent.effects == [Remind(TERMS, early)]
+        agent.do(Tick(), early)
+        assert agent.effects == []
+        agent.do(Tick(), TERMS.start_ms)  # the one before the start, too late to be told
+        assert wakes_at(agent.side) == late
+        agent.do(Tick(), late)
+        assert agent.effects == [Remind(TERMS, late)]
+    a, b = both()
+    a.side = replace(a.side, remind_at_ms=(early, late))
+    hear(b, a.do(OwnerActs(CANCEL), NOW), NOW)
+    assert wakes_at(a.side) is None
+
+
+@pytest.mark.rule("LIF-23")
 @pytest.mark.rule("LIF-09")
 def test_a_meeting_that_nobody_speaks_of_is_overdue_and_later_expires() -> None:
     a, b = both()
@@ -227,3 +247,5 @@ def test_a_life_survives_its_storage() -> None:
     again = Side.from_json(agent.side.to_json())
     assert again == agent.side
     assert again.reminded
+    reminded = replace(agent.side, remind_at_ms=(NOW, NOW + DAY_MS))
+    assert Side.from_json(reminded.to_json()) == reminded

@@ -38,6 +38,7 @@ _TRAVEL = re.compile(r"(.*)\|(.*)=(.+)")
 @click.option("--travel", metavar="HERE|THERE=LENGTH", multiple=True, help="A way; empty is anywhere.")
 @click.option("--notice", metavar="LENGTH", help="From now to the earliest start.")
 @click.option("--remind", metavar="LENGTH", help="Before the start, of meetings agreed later; 0: never.")
+@click.option("--morning", metavar="HH:MM", help="When you hear what the day brings; never: not at all.")
 @click.option("--per-day", type=click.IntRange(0, 100), help="Agreed meetings a day; 0: any.")
 @click.option("--on-change", type=click.Choice(sorted(ON_CHANGE)), help="When you move a meeting.")
 @click.option("--clear", is_flag=True, help="Forget everything first.")
@@ -52,6 +53,7 @@ def prefer(
     travel: Sequence[str],
     notice: str | None,
     remind: str | None,
+    morning: str | None,
     per_day: int | None,
     on_change: str | None,
     clear: bool,
@@ -63,7 +65,7 @@ def prefer(
     """
 
     def change(settings: MeetSettings) -> bool:
-        named = (hours, best, before, after, travel, notice, remind, per_day, on_change, clear)
+        named = (hours, best, before, after, travel, notice, remind, morning, per_day, on_change, clear)
         if clear:
             settings.Clear()
         _replace(settings.hours, [each for text in hours for each in day_hours(text)])
@@ -77,6 +79,8 @@ def prefer(
         ):
             if text is not None:
                 setattr(settings, field, _minutes(text))
+        if morning is not None:
+            settings.morning_minute = _of_day(morning)
         if per_day is not None:
             settings.max_per_day = per_day
         if on_change:
@@ -127,6 +131,15 @@ def _minutes(text: str) -> int:
     return 0 if text.strip() in ("0", "0m") else length(text)
 
 
+def _of_day(text: str) -> int:
+    if text.strip().lower() == "never":
+        return 0
+    match = re.fullmatch(r"(\d\d?):(\d\d)", text.strip())
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59:
+        raise wrong(f"{text!r} is no time of a day.", "write it like 8:00, or never")
+    return int(match[1]) * 60 + int(match[2])
+
+
 def _replace(field: object, values: Sequence[object]) -> None:
     if values:
         del field[:]  # type: ignore[attr-defined]
@@ -146,14 +159,18 @@ def _json(settings: MeetSettings) -> dict[str, object]:
         "travel": [{"here": w.here, "there": w.there, "minutes": w.minutes} for w in settings.travel],
         "notice_minutes": settings.notice_minutes,
         "reminder_minutes": settings.reminder_minutes,
+        "morning_minute": settings.morning_minute,
         "max_per_day": settings.max_per_day,
         "on_change": _on_change(settings),
     }
 
 
 def _hours(each: DayHours) -> str:
-    start, end = (f"{minute // 60}:{minute % 60:02}" for minute in (each.start_minute, each.end_minute))
-    return f"{DAYS[each.weekday - 1]} {start}-{end}"
+    return f"{DAYS[each.weekday - 1]} {_clock(each.start_minute)}-{_clock(each.end_minute)}"
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60}:{minute % 60:02}"
 
 
 def _show(page: Page, settings: MeetSettings) -> None:
@@ -167,6 +184,7 @@ def _show(page: Page, settings: MeetSettings) -> None:
             ("travel", "; ".join(ways)),
             ("notice", f"{settings.notice_minutes} min"),
             ("reminder", f"{settings.reminder_minutes} min before" if settings.reminder_minutes else "never"),
+            ("morning", _clock(settings.morning_minute) if settings.morning_minute else "never"),
             ("a day", str(settings.max_per_day or "any number")),
             ("on change", _on_change(settings)),
         ]

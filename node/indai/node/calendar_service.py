@@ -12,7 +12,7 @@ from indai.node.auth import caller
 from indai.node.calendar import MeetingEvent
 from indai.node.calendar.dav import Login
 from indai.node.calendar.itip import Method, invitation
-from indai.node.calendar.preferences import REMINDER_MINUTES, Hours, Preferences, Way
+from indai.node.calendar.preferences import MORNING_MINUTE, REMINDER_MINUTES, Hours, Preferences, Way
 from indai.node.calendar_changes import CalendarChanges
 from indai.node.meet_settings import MeetSettings, OnChange, Tastes
 from indai.node.store import Store
@@ -221,6 +221,7 @@ def _settings(settings: MeetSettings) -> pb.MeetSettings:
         notice_minutes=wanted.notice_minutes,
         max_per_day=wanted.max_per_day,
         reminder_minutes=wanted.reminder_minutes,
+        morning_minute=wanted.morning_minute,
         on_change=next(
             number for number, each in _ON_CHANGE.items() if number and each is settings.on_change
         ),
@@ -240,6 +241,7 @@ def _read_settings(settings: pb.MeetSettings) -> MeetSettings:
             reminder_minutes=(
                 settings.reminder_minutes if settings.HasField("reminder_minutes") else REMINDER_MINUTES
             ),
+            morning_minute=settings.morning_minute if settings.HasField("morning_minute") else MORNING_MINUTE,
         ),
         _ON_CHANGE.get(settings.on_change, OnChange.ASK),
     )

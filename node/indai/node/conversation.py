@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 
 from indai.ledger.entries import prepare, prepare_decision
-from indai.node import compose
+from indai.node import compose, reminders
 from indai.node.compose import Written
 from indai.node.desk import Cause, Consulted, Desk
 from indai.node.draft import Draft, ThreadState
@@ -195,9 +195,8 @@ class Conversation:
                 self._record(mid)
             case Unbook(terms):
                 self._unbook(terms)
-            case Remind(terms):
-                begins = words.reminder(self._desk.peer, terms, self._desk.agent.zone)
-                draft.journal("reminder", "SOON", begins)
+            case Remind(terms, at_ms):
+                reminders.remind(draft, self._desk, terms, at_ms)
             case Tell(said):
                 draft.set(words=said)
             case Resend(mid):
@@ -377,8 +376,9 @@ class Conversation:
         entry = prepare(self._draft.owner, mid, LeafKind.COMMITMENT, signed, self._draft.now_ms)
         self._draft.set(ledger_index=self._draft.record(entry))
         side = self._draft.thread.side
-        remind_ms = self._desk.remind_before_ms
-        self._draft.state = replace(self._draft.thread, side=replace(side, remind_before_ms=remind_ms))
+        zone, now_ms = self._desk.agent.zone, self._draft.now_ms
+        reminded = reminders.planned(side, self._desk.likes, zone, now_ms)
+        self._draft.state = replace(self._draft.thread, side=reminded)
         agreed = side.thread
         if agreed is not None and agreed.supersedes:
             self._draft.succeeded = (agreed.supersedes, mid)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from indai.node.agents import Agent
 from indai.node.compose import Letterhead
 from indai.node.kinds.base import Answer, KindModule
+from indai.node.reminders import Likes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +39,4 @@ class Desk:
     letterhead_to: Callable[[str], Awaitable[Letterhead]]  # for another than `peer`: a member of several
     kinds: Mapping[str, KindModule]
     ledger: str
-    remind_before_ms: int
+    likes: Likes

@@ -21,6 +21,7 @@ from indai.node.duties import answered, windows_revealed
 from indai.node.kinds.base import Answer
 from indai.node.meet_settings import Tastes
 from indai.node.policies import Policies
+from indai.node.reminders import Likes
 from indai.protocol.messages import MeetTerms, MeetWish, Window
 from indai.protocol.operations import Chain
 from indai.v1 import policy_pb2
@@ -47,9 +48,10 @@ class Host:
         self._tastes = tastes
         self._clock = clock
 
-    def remind_before_ms(self, owner: str) -> int:
-        """How long before a meeting the owner is reminded of it, ms; 0 for never."""
-        return self._tastes.get(owner).preferences.reminder_minutes * MINUTE_MS
+    def reminding(self, owner: str) -> Likes:
+        """How the owner wants to be reminded of what is agreed."""
+        wanted = self._tastes.get(owner).preferences
+        return Likes(wanted.reminder_minutes * MINUTE_MS, wanted.morning_minute)
 
     async def check_hands(self, owner: str, peer: Chain) -> None:
         """Raises ProtocolError(PIN_MISMATCH): see `Policies.check_hands`."""

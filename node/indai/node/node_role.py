@@ -62,6 +62,7 @@ from indai.node.policies import Policies
 from indai.node.querier import Querier
 from indai.node.refusals import Refusals
 from indai.node.registry_watch import alarm, tail
+from indai.node.reminders import telling
 from indai.node.secrets import Secrets
 from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
@@ -325,6 +326,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             )
         )
         tools.start(talks.outbound)
+        await stack.enter_async_context(telling(store, agents, tools.tell_owner))
         stack.push_async_callback(tools.close)
         yield NodeRole(
             peer,

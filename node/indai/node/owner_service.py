@@ -32,7 +32,8 @@ WATCH_S = 15.0  # a watcher looks again at least this often, also without news
 
 _THREAD = """
 SELECT t.*, EXISTS (
-  SELECT FROM node.effects e WHERE e.owner = t.owner AND e.thread = t.thread AND e.done
+  SELECT FROM node.effects e
+  WHERE e.owner = t.owner AND e.thread = t.thread AND e.kind = 'calendar-put' AND e.done
 ) AS in_calendar
 FROM node.threads t WHERE t.owner = $1
 """

@@ -85,5 +85,5 @@ def _desk(context: Context, draft: Draft, peer: str) -> Desk:
     async def letterhead(amount: tuple[str, int] | None) -> Letterhead:
         return await letterhead_to(peer, amount)
 
-    remind_ms = context.host.remind_before_ms(draft.owner)
-    return Desk(agent, peer, letterhead, letterhead_to, context.kinds, context.ledger, remind_ms)
+    likes = context.host.reminding(draft.owner)
+    return Desk(agent, peer, letterhead, letterhead_to, context.kinds, context.ledger, likes)

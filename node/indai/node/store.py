@@ -136,7 +136,7 @@ class Store:
         async with self.scope(*{owner for owner, _ in effects}) as connection:
             await connection.execute(
                 "UPDATE node.effects e SET done = true FROM unnest($1::text[], $2::text[]) AS d (owner, key)"
-                " WHERE e.owner = d.owner AND e.kind = 'calendar-put' AND e.key = d.key",
+                " WHERE e.owner = d.owner AND e.kind IN ('calendar-put', 'tell-owner') AND e.key = d.key",
                 [owner for owner, _ in effects],
                 [key for _, key in effects],
             )

@@ -11,7 +11,8 @@ from indai.v1 import owner_pb2
 
 _THREAD = """
 SELECT t.*, EXISTS (
-  SELECT FROM node.effects e WHERE e.owner = t.owner AND e.thread = t.thread AND e.done
+  SELECT FROM node.effects e
+  WHERE e.owner = t.owner AND e.thread = t.thread AND e.kind = 'calendar-put' AND e.done
 ) AS in_calendar
 FROM node.threads t WHERE t.owner = $1
 """

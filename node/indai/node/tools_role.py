@@ -94,6 +94,10 @@ class Tools:
         self._worker.start()
         self._external.start()
 
+    async def tell_owner(self, owner: str, words: str, key: str) -> bool:
+        """See `indai.tools.toolbox.TellOwner`."""
+        return await self._news.tell_owner(owner, words, key)
+
     async def close(self) -> None:
         """Stop after what runs."""
         await self._external.close()

@@ -118,6 +118,9 @@ def tick(side: Side, now_ms: int) -> Next:
     if _to_remind(side) and now_ms >= begins_ms - side.remind_before_ms:
         soon = (Remind(terms),) if now_ms < begins_ms else ()
         return replace(side, reminded=True), soon
+    if _goes_on(side) and side.remind_at_ms and now_ms >= side.remind_at_ms[0]:
+        at_ms, *later = side.remind_at_ms
+        return replace(side, remind_at_ms=tuple(later)), (Remind(terms, at_ms),)
     unheard = _unheard(side)
     if unheard and now_ms >= unheard.issued_at_ms + DISPUTE_WAIT_MS:
         return _number(side, EventKind.DISPUTE, None, _said(unheard))
@@ -135,6 +138,8 @@ def wakes_at(side: Side) -> int | None:
     history, due = _life(side), []
     if _to_remind(side):
         due.append(history.deed.begins_ms - side.remind_before_ms)
+    if _goes_on(side) and side.remind_at_ms:
+        due.append(side.remind_at_ms[0])
     unheard = _unheard(side)
     if unheard:
         due.append(unheard.issued_at_ms + DISPUTE_WAIT_MS)
@@ -250,10 +255,12 @@ def _may_alone(side: Side, kind: EventKind, now_ms: int) -> bool:
 
 
 def _to_remind(side: Side) -> bool:
-    history = _life(side)
-    goes_on = not history.state.ended and not history.successors
-    wanted = history.deed.begins_ms and side.remind_before_ms
-    return bool(wanted) and not side.reminded and goes_on
+    wanted = _life(side).deed.begins_ms and side.remind_before_ms
+    return bool(wanted) and not side.reminded and _goes_on(side)
+
+
+def _goes_on(side: Side) -> bool:
+    return not _life(side).state.ended and not _life(side).successors
 
 
 def _life(side: Side) -> History:

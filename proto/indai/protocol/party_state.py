@@ -318,9 +318,11 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Remind:
-    """Tell our owner that this begins soon, or is due."""
+    """Tell our owner that this begins soon, or is due: it was to be told at `at_ms`, 0 for the one before the
+    start."""
 
     terms: Terms
+    at_ms: int = 0
 
 
 Effect: TypeAlias = (
@@ -349,8 +351,9 @@ class Side:
     `terms` is what the host or our owner was last asked about, `reserved` what we hold a reservation for,
     `offer` the decision about our own offer, `deadline_ms` our owner's, `life` what has happened since the
     deed, `supersedes` the commitment whose place this is to take, `group` what a coordinator of several knows
-    (it has no `thread`), `hops` how many agents have passed on what led to the thread. `question`, `approved`
-    and `sending` are set only between the steps of one transaction, never in a stored state.
+    (it has no `thread`), `remind_at_ms` when else our owner is to be reminded, ascending, `hops` how many
+    agents have passed on what led to the thread. `question`, `approved` and `sending` are set only between
+    the steps of one transaction, never in a stored state.
     """
 
     role: Role
@@ -367,6 +370,7 @@ class Side:
     life: History | None = None
     reminded: bool = False
     remind_before_ms: int = REMIND_BEFORE_MS
+    remind_at_ms: tuple[int, ...] = ()
     supersedes: bytes = b""
     group: Group | None = None
     hops: int = 0
@@ -395,6 +399,8 @@ class Side:
             "reminded": self.reminded,
             "remind_before_ms": self.remind_before_ms,
         }
+        if self.remind_at_ms:
+            fields["remind_at_ms"] = self.remind_at_ms
         if self.supersedes:
             fields["supersedes"] = self.supersedes.hex()
         if self.hops:
@@ -429,6 +435,7 @@ class Side:
             life=_relive(offer, fields) if fields["phase"] == Phase.COMMITTED.value else None,
             reminded=fields.get("reminded", False),
             remind_before_ms=fields.get("remind_before_ms", REMIND_BEFORE_MS),
+            remind_at_ms=tuple(fields.get("remind_at_ms", ())),
             supersedes=bytes.fromhex(fields.get("supersedes", "")),
             group=group,
             hops=fields.get("hops", 0),

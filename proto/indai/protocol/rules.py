@@ -416,7 +416,7 @@ _RULES = (
     Rule("LIF-22", "Each event is a leaf in both ledgers, and a cancelled meeting frees its slot.", _LIFE),
     Rule(
         "LIF-23",
-        "Owners are reminded once, before the start; past due and a day of grace it is OVERDUE.",
+        "Owners are reminded once at each moment that was fixed at the deed; a day past due it is OVERDUE.",
         _LIFE,
     ),
     Rule(

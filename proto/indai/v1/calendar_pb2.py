@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17indai/v1/calendar.proto\x12\x08indai.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n\x19\x41\x64\x64\x43\x61lendarAccountRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x13\n\x06secret\x18\x04 \x01(\tB\x03\x80\x01\x01\x12\x0c\n\x04read\x18\x05 \x03(\t\x12\r\n\x05write\x18\x06 \x01(\t\x12\x11\n\tread_only\x18\x07 \x01(\x08\"H\n\x1a\x41\x64\x64\x43\x61lendarAccountResponse\x12*\n\x07\x61\x63\x63ount\x18\x01 \x01(\x0b\x32\x19.indai.v1.CalendarAccount\"\x7f\n\x0f\x43\x61lendarAccount\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x11\n\tcalendars\x18\x04 \x03(\t\x12\x0f\n\x07written\x18\x05 \x01(\x08\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\x0f\n\x07problem\x18\x07 \x01(\t\",\n\x1bListCalendarAccountsRequest\x12\r\n\x05\x63heck\x18\x01 \x01(\x08\"K\n\x1cListCalendarAccountsResponse\x12+\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x19.indai.v1.CalendarAccount\",\n\x1cRemoveCalendarAccountRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x1f\n\x1dRemoveCalendarAccountResponse\"E\n\x08\x44\x61yHours\x12\x0f\n\x07weekday\x18\x01 \x01(\r\x12\x14\n\x0cstart_minute\x18\x02 \x01(\r\x12\x12\n\nend_minute\x18\x03 \x01(\r\"6\n\x06Travel\x12\x0c\n\x04here\x18\x01 \x01(\t\x12\r\n\x05there\x18\x02 \x01(\t\x12\x0f\n\x07minutes\x18\x03 \x01(\r\"\xc7\x02\n\x0cMeetSettings\x12!\n\x05hours\x18\x01 \x03(\x0b\x32\x12.indai.v1.DayHours\x12%\n\tpreferred\x18\x02 \x03(\x0b\x32\x12.indai.v1.DayHours\x12\x1d\n\x15\x62uffer_before_minutes\x18\x03 \x01(\r\x12\x1c\n\x14\x62uffer_after_minutes\x18\x04 \x01(\r\x12 \n\x06travel\x18\x05 \x03(\x0b\x32\x10.indai.v1.Travel\x12\x16\n\x0enotice_minutes\x18\x06 \x01(\r\x12\x13\n\x0bmax_per_day\x18\x07 \x01(\r\x12-\n\ton_change\x18\x08 \x01(\x0e\x32\x1a.indai.v1.OnCalendarChange\x12\x1d\n\x10reminder_minutes\x18\t \x01(\rH\x00\x88\x01\x01\x42\x13\n\x11_reminder_minutes\"\x18\n\x16GetMeetSettingsRequest\"V\n\x17GetMeetSettingsResponse\x12(\n\x08settings\x18\x01 \x01(\x0b\x32\x16.indai.v1.MeetSettings\x12\x11\n\ttime_zone\x18\x02 \x01(\t\"B\n\x16SetMeetSettingsRequest\x12(\n\x08settings\x18\x01 \x01(\x0b\x32\x16.indai.v1.MeetSettings\"C\n\x17SetMeetSettingsResponse\x12(\n\x08settings\x18\x01 \x01(\x0b\x32\x16.indai.v1.MeetSettings\"\x1c\n\x1aListCalendarChangesRequest\"H\n\x1bListCalendarChangesResponse\x12)\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x18.indai.v1.CalendarChange\"\xbb\x02\n\x0e\x43\x61lendarChange\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x35\n\x11\x61greed_start_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0f\x61greed_end_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bnotice_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x1b\x41nswerCalendarChangeRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x0c\n\x04tell\x18\x02 \x01(\x08\"-\n\x1c\x41nswerCalendarChangeResponse\x12\r\n\x05words\x18\x01 \x01(\t\"N\n\x14GetInvitationRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\x06method\x18\x02 \x01(\x0e\x32\x1a.indai.v1.InvitationMethod\"c\n\x15GetInvitationResponse\x12\x0b\n\x03ics\x18\x01 \x01(\x0c\x12*\n\x06method\x18\x02 \x01(\x0e\x32\x1a.indai.v1.InvitationMethod\x12\x11\n\tfile_name\x18\x03 \x01(\t*\x8e\x01\n\x10OnCalendarChange\x12\"\n\x1eON_CALENDAR_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n\x16ON_CALENDAR_CHANGE_ASK\x10\x01\x12\x1b\n\x17ON_CALENDAR_CHANGE_TELL\x10\x02\x12\x1d\n\x19ON_CALENDAR_CHANGE_IGNORE\x10\x03*\x8f\x01\n\x10InvitationMethod\x12!\n\x1dINVITATION_METHOD_UNSPECIFIED\x10\x00\x12\x1d\n\x19INVITATION_METHOD_REQUEST\x10\x01\x12\x1c\n\x18INVITATION_METHOD_CANCEL\x10\x02\x12\x1b\n\x17INVITATION_METHOD_REPLY\x10\x03\x32\xb3\x06\n\x0f\x43\x61lendarService\x12\x64\n\x12\x41\x64\x64\x43\x61lendarAccount\x12#.indai.v1.AddCalendarAccountRequest\x1a$.indai.v1.AddCalendarAccountResponse\"\x03\x90\x02\x02\x12j\n\x14ListCalendarAccounts\x12%.indai.v1.ListCalendarAccountsRequest\x1a&.indai.v1.ListCalendarAccountsResponse\"\x03\x90\x02\x01\x12h\n\x15RemoveCalendarAccount\x12&.indai.v1.RemoveCalendarAccountRequest\x1a\'.indai.v1.RemoveCalendarAccountResponse\x12[\n\x0fGetMeetSettings\x12 .indai.v1.GetMeetSettingsRequest\x1a!.indai.v1.GetMeetSettingsResponse\"\x03\x90\x02\x01\x12[\n\x0fSetMeetSettings\x12 .indai.v1.SetMeetSettingsRequest\x1a!.indai.v1.SetMeetSettingsResponse\"\x03\x90\x02\x02\x12g\n\x13ListCalendarChanges\x12$.indai.v1.ListCalendarChangesRequest\x1a%.indai.v1.ListCalendarChangesResponse\"\x03\x90\x02\x01\x12j\n\x14\x41nswerCalendarChange\x12%.indai.v1.AnswerCalendarChangeRequest\x1a&.indai.v1.AnswerCalendarChangeResponse\"\x03\x90\x02\x02\x12U\n\rGetInvitation\x12\x1e.indai.v1.GetInvitationRequest\x1a\x1f.indai.v1.GetInvitationResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17indai/v1/calendar.proto\x12\x08indai.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n\x19\x41\x64\x64\x43\x61lendarAccountRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x13\n\x06secret\x18\x04 \x01(\tB\x03\x80\x01\x01\x12\x0c\n\x04read\x18\x05 \x03(\t\x12\r\n\x05write\x18\x06 \x01(\t\x12\x11\n\tread_only\x18\x07 \x01(\x08\"H\n\x1a\x41\x64\x64\x43\x61lendarAccountResponse\x12*\n\x07\x61\x63\x63ount\x18\x01 \x01(\x0b\x32\x19.indai.v1.CalendarAccount\"\x7f\n\x0f\x43\x61lendarAccount\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x11\n\tcalendars\x18\x04 \x03(\t\x12\x0f\n\x07written\x18\x05 \x01(\x08\x12\x0e\n\x06target\x18\x06 \x01(\t\x12\x0f\n\x07problem\x18\x07 \x01(\t\",\n\x1bListCalendarAccountsRequest\x12\r\n\x05\x63heck\x18\x01 \x01(\x08\"K\n\x1cListCalendarAccountsResponse\x12+\n\x08\x61\x63\x63ounts\x18\x01 \x03(\x0b\x32\x19.indai.v1.CalendarAccount\",\n\x1cRemoveCalendarAccountRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x1f\n\x1dRemoveCalendarAccountResponse\"E\n\x08\x44\x61yHours\x12\x0f\n\x07weekday\x18\x01 \x01(\r\x12\x14\n\x0cstart_minute\x18\x02 \x01(\r\x12\x12\n\nend_minute\x18\x03 \x01(\r\"6\n\x06Travel\x12\x0c\n\x04here\x18\x01 \x01(\t\x12\r\n\x05there\x18\x02 \x01(\t\x12\x0f\n\x07minutes\x18\x03 \x01(\r\"\xf7\x02\n\x0cMeetSettings\x12!\n\x05hours\x18\x01 \x03(\x0b\x32\x12.indai.v1.DayHours\x12%\n\tpreferred\x18\x02 \x03(\x0b\x32\x12.indai.v1.DayHours\x12\x1d\n\x15\x62uffer_before_minutes\x18\x03 \x01(\r\x12\x1c\n\x14\x62uffer_after_minutes\x18\x04 \x01(\r\x12 \n\x06travel\x18\x05 \x03(\x0b\x32\x10.indai.v1.Travel\x12\x16\n\x0enotice_minutes\x18\x06 \x01(\r\x12\x13\n\x0bmax_per_day\x18\x07 \x01(\r\x12-\n\ton_change\x18\x08 \x01(\x0e\x32\x1a.indai.v1.OnCalendarChange\x12\x1d\n\x10reminder_minutes\x18\t \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x0emorning_minute\x18\n \x01(\rH\x01\x88\x01\x01\x42\x13\n\x11_reminder_minutesB\x11\n\x0f_morning_minute\"\x18\n\x16GetMeetSettingsRequest\"V\n\x17GetMeetSettingsResponse\x12(\n\x08settings\x18\x01 \x01(\x0b\x32\x16.indai.v1.MeetSettings\x12\x11\n\ttime_zone\x18\x02 \x01(\t\"B\n\x16SetMeetSettingsRequest\x12(\n\x08settings\x18\x01 \x01(\x0b\x32\x16.indai.v1.MeetSettings\"C\n\x17SetMeetSettingsResponse\x12(\n\x08settings\x18\x01 \x01(\x0b\x32\x16.indai.v1.MeetSettings\"\x1c\n\x1aListCalendarChangesRequest\"H\n\x1bListCalendarChangesResponse\x12)\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x18.indai.v1.CalendarChange\"\xbb\x02\n\x0e\x43\x61lendarChange\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x0c\n\x04peer\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x35\n\x11\x61greed_start_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0f\x61greed_end_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bnotice_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x1b\x41nswerCalendarChangeRequest\x12\x11\n\tthread_id\x18\x01 \x01(\t\x12\x0c\n\x04tell\x18\x02 \x01(\x08\"-\n\x1c\x41nswerCalendarChangeResponse\x12\r\n\x05words\x18\x01 \x01(\t\"N\n\x14GetInvitationRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12*\n\x06method\x18\x02 \x01(\x0e\x32\x1a.indai.v1.InvitationMethod\"c\n\x15GetInvitationResponse\x12\x0b\n\x03ics\x18\x01 \x01(\x0c\x12*\n\x06method\x18\x02 \x01(\x0e\x32\x1a.indai.v1.InvitationMethod\x12\x11\n\tfile_name\x18\x03 \x01(\t*\x8e\x01\n\x10OnCalendarChange\x12\"\n\x1eON_CALENDAR_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n\x16ON_CALENDAR_CHANGE_ASK\x10\x01\x12\x1b\n\x17ON_CALENDAR_CHANGE_TELL\x10\x02\x12\x1d\n\x19ON_CALENDAR_CHANGE_IGNORE\x10\x03*\x8f\x01\n\x10InvitationMethod\x12!\n\x1dINVITATION_METHOD_UNSPECIFIED\x10\x00\x12\x1d\n\x19INVITATION_METHOD_REQUEST\x10\x01\x12\x1c\n\x18INVITATION_METHOD_CANCEL\x10\x02\x12\x1b\n\x17INVITATION_METHOD_REPLY\x10\x03\x32\xb3\x06\n\x0f\x43\x61lendarService\x12\x64\n\x12\x41\x64\x64\x43\x61lendarAccount\x12#.indai.v1.AddCalendarAccountRequest\x1a$.indai.v1.AddCalendarAccountResponse\"\x03\x90\x02\x02\x12j\n\x14ListCalendarAccounts\x12%.indai.v1.ListCalendarAccountsRequest\x1a&.indai.v1.ListCalendarAccountsResponse\"\x03\x90\x02\x01\x12h\n\x15RemoveCalendarAccount\x12&.indai.v1.RemoveCalendarAccountRequest\x1a\'.indai.v1.RemoveCalendarAccountResponse\x12[\n\x0fGetMeetSettings\x12 .indai.v1.GetMeetSettingsRequest\x1a!.indai.v1.GetMeetSettingsResponse\"\x03\x90\x02\x01\x12[\n\x0fSetMeetSettings\x12 .indai.v1.SetMeetSettingsRequest\x1a!.indai.v1.SetMeetSettingsResponse\"\x03\x90\x02\x02\x12g\n\x13ListCalendarChanges\x12$.indai.v1.ListCalendarChangesRequest\x1a%.indai.v1.ListCalendarChangesResponse\"\x03\x90\x02\x01\x12j\n\x14\x41nswerCalendarChange\x12%.indai.v1.AnswerCalendarChangeRequest\x1a&.indai.v1.AnswerCalendarChangeResponse\"\x03\x90\x02\x02\x12U\n\rGetInvitation\x12\x1e.indai.v1.GetInvitationRequest\x1a\x1f.indai.v1.GetInvitationResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,10 +48,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALENDARSERVICE'].methods_by_name['AnswerCalendarChange']._serialized_options = b'\220\002\002'
   _globals['_CALENDARSERVICE'].methods_by_name['GetInvitation']._loaded_options = None
   _globals['_CALENDARSERVICE'].methods_by_name['GetInvitation']._serialized_options = b'\220\002\001'
-  _globals['_ONCALENDARCHANGE']._serialized_start=2038
-  _globals['_ONCALENDARCHANGE']._serialized_end=2180
-  _globals['_INVITATIONMETHOD']._serialized_start=2183
-  _globals['_INVITATIONMETHOD']._serialized_end=2326
+  _globals['_ONCALENDARCHANGE']._serialized_start=2086
+  _globals['_ONCALENDARCHANGE']._serialized_end=2228
+  _globals['_INVITATIONMETHOD']._serialized_start=2231
+  _globals['_INVITATIONMETHOD']._serialized_end=2374
   _globals['_ADDCALENDARACCOUNTREQUEST']._serialized_start=71
   _globals['_ADDCALENDARACCOUNTREQUEST']._serialized_end=208
   _globals['_ADDCALENDARACCOUNTRESPONSE']._serialized_start=210
@@ -71,29 +71,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRAVEL']._serialized_start=686
   _globals['_TRAVEL']._serialized_end=740
   _globals['_MEETSETTINGS']._serialized_start=743
-  _globals['_MEETSETTINGS']._serialized_end=1070
-  _globals['_GETMEETSETTINGSREQUEST']._serialized_start=1072
-  _globals['_GETMEETSETTINGSREQUEST']._serialized_end=1096
-  _globals['_GETMEETSETTINGSRESPONSE']._serialized_start=1098
-  _globals['_GETMEETSETTINGSRESPONSE']._serialized_end=1184
-  _globals['_SETMEETSETTINGSREQUEST']._serialized_start=1186
-  _globals['_SETMEETSETTINGSREQUEST']._serialized_end=1252
-  _globals['_SETMEETSETTINGSRESPONSE']._serialized_start=1254
-  _globals['_SETMEETSETTINGSRESPONSE']._serialized_end=1321
-  _globals['_LISTCALENDARCHANGESREQUEST']._serialized_start=1323
-  _globals['_LISTCALENDARCHANGESREQUEST']._serialized_end=1351
-  _globals['_LISTCALENDARCHANGESRESPONSE']._serialized_start=1353
-  _globals['_LISTCALENDARCHANGESRESPONSE']._serialized_end=1425
-  _globals['_CALENDARCHANGE']._serialized_start=1428
-  _globals['_CALENDARCHANGE']._serialized_end=1743
-  _globals['_ANSWERCALENDARCHANGEREQUEST']._serialized_start=1745
-  _globals['_ANSWERCALENDARCHANGEREQUEST']._serialized_end=1807
-  _globals['_ANSWERCALENDARCHANGERESPONSE']._serialized_start=1809
-  _globals['_ANSWERCALENDARCHANGERESPONSE']._serialized_end=1854
-  _globals['_GETINVITATIONREQUEST']._serialized_start=1856
-  _globals['_GETINVITATIONREQUEST']._serialized_end=1934
-  _globals['_GETINVITATIONRESPONSE']._serialized_start=1936
-  _globals['_GETINVITATIONRESPONSE']._serialized_end=2035
-  _globals['_CALENDARSERVICE']._serialized_start=2329
-  _globals['_CALENDARSERVICE']._serialized_end=3148
+  _globals['_MEETSETTINGS']._serialized_end=1118
+  _globals['_GETMEETSETTINGSREQUEST']._serialized_start=1120
+  _globals['_GETMEETSETTINGSREQUEST']._serialized_end=1144
+  _globals['_GETMEETSETTINGSRESPONSE']._serialized_start=1146
+  _globals['_GETMEETSETTINGSRESPONSE']._serialized_end=1232
+  _globals['_SETMEETSETTINGSREQUEST']._serialized_start=1234
+  _globals['_SETMEETSETTINGSREQUEST']._serialized_end=1300
+  _globals['_SETMEETSETTINGSRESPONSE']._serialized_start=1302
+  _globals['_SETMEETSETTINGSRESPONSE']._serialized_end=1369
+  _globals['_LISTCALENDARCHANGESREQUEST']._serialized_start=1371
+  _globals['_LISTCALENDARCHANGESREQUEST']._serialized_end=1399
+  _globals['_LISTCALENDARCHANGESRESPONSE']._serialized_start=1401
+  _globals['_LISTCALENDARCHANGESRESPONSE']._serialized_end=1473
+  _globals['_CALENDARCHANGE']._serialized_start=1476
+  _globals['_CALENDARCHANGE']._serialized_end=1791
+  _globals['_ANSWERCALENDARCHANGEREQUEST']._serialized_start=1793
+  _globals['_ANSWERCALENDARCHANGEREQUEST']._serialized_end=1855
+  _globals['_ANSWERCALENDARCHANGERESPONSE']._serialized_start=1857
+  _globals['_ANSWERCALENDARCHANGERESPONSE']._serialized_end=1902
+  _globals['_GETINVITATIONREQUEST']._serialized_start=1904
+  _globals['_GETINVITATIONREQUEST']._serialized_end=1982
+  _globals['_GETINVITATIONRESPONSE']._serialized_start=1984
+  _globals['_GETINVITATIONRESPONSE']._serialized_end=2083
+  _globals['_CALENDARSERVICE']._serialized_start=2377
+  _globals['_CALENDARSERVICE']._serialized_end=3196
 # @@protoc_insertion_point(module_scope)

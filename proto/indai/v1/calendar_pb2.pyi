@@ -356,6 +356,7 @@ class MeetSettings(_message.Message):
     MAX_PER_DAY_FIELD_NUMBER: _builtins.int
     ON_CHANGE_FIELD_NUMBER: _builtins.int
     REMINDER_MINUTES_FIELD_NUMBER: _builtins.int
+    MORNING_MINUTE_FIELD_NUMBER: _builtins.int
     buffer_before_minutes: _builtins.int
     """Free minutes before a meeting."""
     buffer_after_minutes: _builtins.int
@@ -369,6 +370,10 @@ class MeetSettings(_message.Message):
     reminder_minutes: _builtins.int
     """Minutes before the start at which the owner is reminded, of meetings agreed from then on; 0 for never, and 15
     when it is left out.
+    """
+    morning_minute: _builtins.int
+    """Minute of the local day at which the owner is reminded of what that day brings, of what is agreed from then on;
+    0 for never, and 480 (8:00) when it is left out. Without `reminder_minutes` there is none either.
     """
     @_builtins.property
     def hours(self) -> _containers.RepeatedCompositeFieldContainer[Global___DayHours]:
@@ -394,13 +399,19 @@ class MeetSettings(_message.Message):
         max_per_day: _builtins.int = ...,
         on_change: Global___OnCalendarChange.ValueType = ...,
         reminder_minutes: _builtins.int | None = ...,
+        morning_minute: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_reminder_minutes", b"_reminder_minutes", "reminder_minutes", b"reminder_minutes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_morning_minute", b"_morning_minute", "_reminder_minutes", b"_reminder_minutes", "morning_minute", b"morning_minute", "reminder_minutes", b"reminder_minutes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reminder_minutes", b"_reminder_minutes", "buffer_after_minutes", b"buffer_after_minutes", "buffer_before_minutes", b"buffer_before_minutes", "hours", b"hours", "max_per_day", b"max_per_day", "notice_minutes", b"notice_minutes", "on_change", b"on_change", "preferred", b"preferred", "reminder_minutes", b"reminder_minutes", "travel", b"travel"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_morning_minute", b"_morning_minute", "_reminder_minutes", b"_reminder_minutes", "buffer_after_minutes", b"buffer_after_minutes", "buffer_before_minutes", b"buffer_before_minutes", "hours", b"hours", "max_per_day", b"max_per_day", "morning_minute", b"morning_minute", "notice_minutes", b"notice_minutes", "on_change", b"on_change", "preferred", b"preferred", "reminder_minutes", b"reminder_minutes", "travel", b"travel"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__morning_minute: _TypeAlias = _typing.Literal["morning_minute"]  # noqa: Y015
+    _WhichOneofArgType__morning_minute: _TypeAlias = _typing.Literal["_morning_minute", b"_morning_minute"]  # noqa: Y015
     _WhichOneofReturnType__reminder_minutes: _TypeAlias = _typing.Literal["reminder_minutes"]  # noqa: Y015
     _WhichOneofArgType__reminder_minutes: _TypeAlias = _typing.Literal["_reminder_minutes", b"_reminder_minutes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__morning_minute) -> _WhichOneofReturnType__morning_minute | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reminder_minutes) -> _WhichOneofReturnType__reminder_minutes | None: ...
 
 Global___MeetSettings: _TypeAlias = MeetSettings  # noqa: Y015

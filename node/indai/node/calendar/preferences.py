@@ -22,6 +22,7 @@ from indai.protocol.errors import InvalidInput, Reason
 DAY_MINUTES = 1440
 MAX_GAP_MINUTES = 24 * 60
 REMINDER_MINUTES = 15
+MORNING_MINUTE = 480
 MAX_NOTICE_MINUTES = 60 * 24 * 60
 MAX_ENTRIES = 100
 MAX_PLACE = 200
@@ -52,7 +53,7 @@ class Way:
 @dataclass(frozen=True, slots=True)
 class Preferences:
     """See `indai.v1.MeetSettings`. Empty `hours` are all hours; `max_per_day` 0 is any number,
-    `reminder_minutes` 0 never."""
+    `reminder_minutes` and `morning_minute` 0 never."""
 
     hours: tuple[Hours, ...] = ()
     preferred: tuple[Hours, ...] = ()
@@ -62,6 +63,7 @@ class Preferences:
     notice_minutes: int = 0
     max_per_day: int = 0
     reminder_minutes: int = REMINDER_MINUTES
+    morning_minute: int = MORNING_MINUTE
 
     @property
     def reach_ms(self) -> int:
@@ -80,6 +82,8 @@ def check(preferences: Preferences) -> None:
         wrong = "A buffer and a way are at most a day."
     elif not 0 <= preferences.reminder_minutes <= MAX_NOTICE_MINUTES:
         wrong = f"The reminder is at most {MAX_NOTICE_MINUTES // DAY_MINUTES} days before."
+    elif not 0 <= preferences.morning_minute < DAY_MINUTES:
+        wrong = "The morning's reminder is at a minute of the day."
     elif not 0 <= preferences.notice_minutes <= MAX_NOTICE_MINUTES:
         wrong = f"The notice is at most {MAX_NOTICE_MINUTES // DAY_MINUTES} days."
     elif not 0 <= preferences.max_per_day <= MAX_ENTRIES:

@@ -101,11 +101,11 @@ def line(said: Wish | Terms, zone: ZoneInfo) -> str:
             return said.kind
 
 
-def reminder(peer: str, terms: Terms, zone: ZoneInfo) -> str:
-    """What begins soon, or is due."""
+def reminder(peer: str, terms: Terms, zone: ZoneInfo, begins_ms: int) -> str:
+    """What begins then, or is due."""
     start_ms, end_ms = span(terms)
     if start_ms is not None and end_ms is not None:
-        at = when(start_ms, end_ms, zone)
+        at = when(begins_ms, begins_ms + end_ms - start_ms, zone)
     else:
         at = f"due {moment(terms.life().due_ms, zone)}"
     return f"{terms.about()} with {peer}: {at}"
