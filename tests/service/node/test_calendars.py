@@ -323,6 +323,7 @@ async def test_settings_are_kept_and_checked(here: Scene) -> None:
         notice_minutes=60,
         max_per_day=3,
         reminder_minutes=30,
+        morning_minute=450,
         on_change=TELL,
     )
     await here.alice.SetMeetSettings(calendar_pb2.SetMeetSettingsRequest(settings=settings))
