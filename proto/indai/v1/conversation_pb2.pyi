@@ -668,7 +668,7 @@ class GetPublicProfileRequest(_message.Message):
     HANDLE_FIELD_NUMBER: _builtins.int
     LANGUAGES_FIELD_NUMBER: _builtins.int
     handle: _builtins.str
-    """The handle."""
+    """The handle, or the host or number that a binding is reached at."""
     @_builtins.property
     def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP 47 languages of the visitor, best first."""
@@ -699,7 +699,7 @@ class GetPublicProfileResponse(_message.Message):
     SUGGESTIONS_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     handle: _builtins.str
-    """The handle."""
+    """The handle; empty for a host or number that is no handle of this node, whose agent deals for nobody."""
     display_name: _builtins.str
     """As the agent calls itself."""
     about: _builtins.str
@@ -750,7 +750,7 @@ class ListSessionsRequest(_message.Message):
     page_token: _builtins.str
     """From the page before."""
     handle: _builtins.str
-    """Those with this agent; empty for all that the caller may see."""
+    """Those with this agent, or with the one behind this host or number; empty for all that the caller may see."""
     @_builtins.property
     def person(self) -> Global___Identity:
         """Those of this person; empty for all that the caller may see."""

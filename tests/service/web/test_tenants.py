@@ -254,3 +254,16 @@ async def test_a_department_works_on_what_a_citizen_filed(city: City) -> None:
     assert [one.tenant for one in (await lending.ListLendings(pb.ListLendingsRequest())).lendings] == [
         "riverton"
     ]
+
+
+async def test_behind_an_organisations_host_is_its_own_agent_by_name(city: City) -> None:
+    """Where nobody is routed nobody is shown."""
+    talks = city.stub(ConversationServiceStub, city.office.token)
+    for host in ("riverton.example", "acme.example"):
+        asked = conversation_pb2.GetPublicProfileRequest(handle=host)
+        profile = await talks.GetPublicProfile(asked)
+        name = host.partition(".")[0]
+        assert (profile.handle, profile.display_name, profile.intents) == ("", "Ann", []), host
+        assert name in profile.about.lower()
+    request = conversation_pb2.GetPublicProfileRequest(handle="nobody.example")
+    assert await reason(talks.GetPublicProfile(request)) == Reason.NOT_FOUND

@@ -27,7 +27,10 @@ _LIST = """
         (SELECT coalesce(max(nullif(display_name, '')), '') FROM runtime.identities
          WHERE person = s.person) AS name
     FROM runtime.sessions s
-    WHERE s.status <> 'closed' AND ($1 = '' OR s.handle = $1) AND ($2::uuid IS NULL OR s.person = $2)
+    WHERE s.status <> 'closed'
+      AND ($1 = '' OR s.handle = $1 OR (s.tenant, s.binding) IN (
+           SELECT tenant, binding FROM runtime.routing_keys WHERE routing_key = $1))
+      AND ($2::uuid IS NULL OR s.person = $2)
       AND ($3::timestamptz IS NULL OR (s.last_active_at, s.id) < ($3, $4))
       AND ($6::uuid IS NULL OR s.id = $6)
     ORDER BY s.last_active_at DESC, s.id DESC LIMIT $5

@@ -136,19 +136,24 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         self, request: pb.GetPublicProfileRequest, context: Any
     ) -> pb.GetPublicProfileResponse:
         """See the contract."""
-        if request.handle not in self._here:
+        sender = pb.Identity(channel="web", kind="web_session")
+        routed = await self._routed(pb.InboundMessage(handle=request.handle, sender=sender))
+        if routed is not None and routed.door != "private":
+            handle, found = routed.handle, await self._bindings.of(routed.tenant, routed.binding)
+        elif request.handle in self._here:
+            handle, found = request.handle, await self._bindings.of(PERSONAL, PUBLIC_BINDING)
+        else:
             raise NotFound(Reason.NOT_FOUND, f"{quoted(request.handle)} has no agent here.")
-        found = await self._bindings.of(PERSONAL, PUBLIC_BINDING)
         human = found.human
         texts = human.greetings
         wanted = (*request.languages, *human.languages)
         language = next((each for each in wanted if each.partition("-")[0] in texts), "en")
         return pb.GetPublicProfileResponse(
-            handle=request.handle,
+            handle=handle,
             display_name=human.name,
             about=texts.get(language.partition("-")[0], human.identity),
             languages=human.languages,
-            intents=self._intents,
+            intents=self._intents if handle else (),
         )
 
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Any) -> pb.ListSessionsResponse:
