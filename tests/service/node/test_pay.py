@@ -293,7 +293,7 @@ async def test_a_sub_agents_payment_that_falls_through_is_no_longer_counted_abov
 
 @pytest.mark.parametrize("how", ["reject", "withdraw", "void", "lapse", "expire"])
 async def test_money_of_a_payment_that_falls_through_may_be_spent_again(
-    street: Street, jump: Jump, how: str
+    street: Street, jump: Jump, how: str, tmp_path: Path
 ) -> None:
     buyer, shop = await street.customer(ONE_PAYMENT), street.shop
     careful = Trader(await street.pair.b.agent(f"ind.ai/p{uuid.uuid4().hex[:8]}", CAREFUL), street.pair.b)
@@ -329,3 +329,7 @@ async def test_money_of_a_payment_that_falls_through_may_be_spent_again(
     assert again.state == COMMITTED
     over = await shop.rests(await shop.asks_money(buyer.handle, 100))
     assert over.state == REJECTED  # and once only
+    if how in ends:
+        report = await audited(tmp_path, buyer, payee)
+        (judged,) = (one for one in report.commitments if one.mid == offered.commitment_mid)
+        assert (judged.verdict.name, judged.state) == ("VALID", f"{how.upper().removesuffix('E')}ED")
