@@ -26,6 +26,7 @@ from indai.node.kinds.share import Sharing
 from indai.node.offices import Offices
 from indai.node.own_answers import OwnAnswers
 from indai.node.policies import Policies
+from indai.node.prices import Prices
 from indai.node.public_door import PublicDoor
 from indai.node.querier import Querier
 from indai.node.query_desk import QueryDesk
@@ -34,6 +35,7 @@ from indai.node.service import Service
 from indai.node.sharing_service import SharingServicer
 from indai.node.slices import Slices
 from indai.node.stages import Stages
+from indai.node.stock import Shelf
 from indai.node.store import Store
 from indai.node.thread_views import ThreadViews
 from indai.protocol.errors import IndaiError
@@ -110,6 +112,7 @@ async def open_exchange(
     known: Acquaintances,
     memory: MemoryServiceAsyncStub | None,
     llm: LlmServiceAsyncStub | None,
+    shelf: Shelf,
 ) -> Exchange:
     """Read what is kept in memory, and put the rest together."""
     belongings, contents = Belongings(pool, keystore, clock), Contents(pool, keystore, clock)
@@ -122,7 +125,8 @@ async def open_exchange(
         Questions(policies, agents, slices, own, known, model, clock),
         Requests(policies, offices, known),
     )
-    desk = QueryDesk(SERVED, policies, resolver, agents, host, store, contents, stages, known, clock)
+    prices = Prices(shelf, policies, known, agents, store, clock).answer
+    desk = QueryDesk(SERVED, policies, resolver, agents, host, store, contents, stages, known, clock, prices)
     public = PublicDoor(policies, slices, clock)
     return Exchange(
         kinds, desk, belongings, contents, own, offices, stages, store, agents, resolver, clock, public

@@ -193,6 +193,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             known,
             near.memory,
             near.llm,
+            commerce.shelf,
         )
         kinds = by_kind([Meetings(host, known), *exchange.kinds, *commerce.kinds(policies, known)])
         context = Context(

@@ -68,7 +68,7 @@ _SENTENCES = {
     "UNSUPPORTED": "This agent does not tell that.",
 }
 
-Price = Callable[[str, str, PriceQuery], Awaitable[PriceAnswer | RejectBody]]
+Price = Callable[[str, str, PriceQuery, int], Awaitable[PriceAnswer | RejectBody]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Agreed:
 
 
 class QueryDesk:
-    """See the module. `prices`, where something is sold here, answers (owner, peer, query)."""
+    """See the module. `prices`, where something is sold here, answers (owner, peer, query, hops)."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class QueryDesk:
                     return _refusal("UNSUPPORTED")
                 if not self._looks.admits((owner, peer, "price"), now_ms):
                     return _refusal("RATE_LIMITED")
-                return await self._prices(owner, peer, asked)
+                return await self._prices(owner, peer, asked, hops)
             case CallQuery() as call:
                 return await self._ballots.windows(owner, peer, call, now_ms, hops)
             case BallotQuery() as ballot:

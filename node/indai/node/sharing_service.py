@@ -24,9 +24,17 @@ from indai.node.store import Store
 from indai.node.thread_views import ThreadViews, peer_of, side_of
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused
 from indai.protocol.kinds.base import Window
+from indai.protocol.kinds.book import BookWish
 from indai.protocol.kinds.share import SHARE, Consent, Mode, ShareTerms, ShareWish
 from indai.protocol.lifecycle import State
-from indai.protocol.queries import CapabilitiesAnswer, StatusAnswer, StatusQuery, WindowsAnswer
+from indai.protocol.queries import (
+    CapabilitiesAnswer,
+    PriceAnswer,
+    PriceQuery,
+    StatusAnswer,
+    StatusQuery,
+    WindowsAnswer,
+)
 from indai.protocol.queries import CapabilitiesQuery as Capabilities
 from indai.protocol.queries import WindowsQuery as Windows
 from indai.v1 import intents_pb2, sharing_pb2_grpc
@@ -219,6 +227,8 @@ class SharingServicer(sharing_pb2_grpc.SharingServiceServicer):
             case WindowsAnswer(windows):
                 found = [intents_pb2.Window(start_ms=one.start_ms, end_ms=one.end_ms) for one in windows]
                 return pb.QueryPeerResponse(windows=found)
+            case PriceAnswer(available, price_minor, currency):
+                return pb.QueryPeerResponse(available=available, price_minor=price_minor, currency=currency)
         raise refused(peer, told)
 
     async def _key_of(self, handle: str) -> bytes:
@@ -238,7 +248,7 @@ def _wish(request: _Asked, key: bytes) -> ShareWish:
     return wish
 
 
-def _about(request: pb.QueryPeerRequest) -> Capabilities | StatusQuery | Windows:
+def _about(request: pb.QueryPeerRequest) -> Capabilities | PriceQuery | StatusQuery | Windows:
     match request.WhichOneof("about"):
         case "commitment":
             try:
@@ -252,6 +262,13 @@ def _about(request: pb.QueryPeerRequest) -> Capabilities | StatusQuery | Windows
             return Windows(request.duration_minutes, Window(request.within.start_ms, request.within.end_ms))
         case "capabilities":
             return Capabilities()
+        case "price":
+            wish = BookWish.from_pb(request.price)
+            try:
+                wish.check()
+            except ProtocolError as error:
+                raise InvalidInput(Reason.INVALID_ARGUMENT, error.message) from None
+            return PriceQuery(wish)
     raise InvalidInput(Reason.INVALID_ARGUMENT, "The query asks nothing.")
 
 

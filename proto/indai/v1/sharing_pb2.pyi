@@ -774,6 +774,7 @@ class QueryPeerRequest(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _builtins.int
     COMMITMENT_FIELD_NUMBER: _builtins.int
     WITHIN_FIELD_NUMBER: _builtins.int
+    PRICE_FIELD_NUMBER: _builtins.int
     DURATION_MINUTES_FIELD_NUMBER: _builtins.int
     peer: _builtins.str
     """The peer's handle."""
@@ -787,6 +788,10 @@ class QueryPeerRequest(_message.Message):
     def within(self) -> _intents_pb2.Window:
         """Which times would suit, in this window."""
 
+    @_builtins.property
+    def price(self) -> _intents_pb2.BookWish:
+        """What this would cost."""
+
     def __init__(
         self,
         *,
@@ -794,13 +799,14 @@ class QueryPeerRequest(_message.Message):
         capabilities: _builtins.bool = ...,
         commitment: _builtins.str = ...,
         within: _intents_pb2.Window | None = ...,
+        price: _intents_pb2.BookWish | None = ...,
         duration_minutes: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "commitment", b"commitment", "within", b"within"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "commitment", b"commitment", "price", b"price", "within", b"within"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "commitment", b"commitment", "duration_minutes", b"duration_minutes", "peer", b"peer", "within", b"within"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "capabilities", b"capabilities", "commitment", b"commitment", "duration_minutes", b"duration_minutes", "peer", b"peer", "price", b"price", "within", b"within"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "commitment", "within"]  # noqa: Y015
+    _WhichOneofReturnType_about: _TypeAlias = _typing.Literal["capabilities", "commitment", "within", "price"]  # noqa: Y015
     _WhichOneofArgType_about: _TypeAlias = _typing.Literal["about", b"about"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_about) -> _WhichOneofReturnType_about | None: ...
 
@@ -817,10 +823,19 @@ class QueryPeerResponse(_message.Message):
     STAGE_FIELD_NUMBER: _builtins.int
     DUE_TIME_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
+    AVAILABLE_FIELD_NUMBER: _builtins.int
+    PRICE_MINOR_FIELD_NUMBER: _builtins.int
+    CURRENCY_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """State of the commitment, in capitals."""
     stage: _builtins.str
     """Where it stands, in the peer's words."""
+    available: _builtins.bool
+    """Of a price: whether so many are there."""
+    price_minor: _builtins.int
+    """For all of it, in minor units."""
+    currency: _builtins.str
+    """ISO 4217; empty where it is free of charge."""
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Kinds that it serves."""
@@ -841,10 +856,13 @@ class QueryPeerResponse(_message.Message):
         stage: _builtins.str = ...,
         due_time: _timestamp_pb2.Timestamp | None = ...,
         windows: _abc.Iterable[_intents_pb2.Window] | None = ...,
+        available: _builtins.bool = ...,
+        price_minor: _builtins.int = ...,
+        currency: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "kinds", b"kinds", "stage", b"stage", "state", b"state", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available", b"available", "currency", b"currency", "due_time", b"due_time", "kinds", b"kinds", "price_minor", b"price_minor", "stage", b"stage", "state", b"state", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import commerce_pb2, intents_pb2, owner_pb2
+from indai.v1 import commerce_pb2, intents_pb2, owner_pb2, sharing_pb2
+from indai.v1.sharing_pb2_grpc import SharingServiceStub
 
 from tests.service.node.conftest import Pair
 from tests.service.node.lives import busy, until
@@ -152,6 +154,38 @@ async def test_what_is_not_in_stock_is_refused(market: Market) -> None:
     with pytest.raises(IndaiError) as caught:
         await market.seller.commerce.RemoveStockItem(commerce_pb2.RemoveStockItemRequest(item="lamp"))
     assert caught.value.reason is Reason.NOT_FOUND
+
+
+@pytest.mark.rule("QRY-02")
+async def test_a_price_is_told_to_whom_the_rules_would_sell_and_holds_nothing(market: Market) -> None:
+    await market.seller.stocks("mirror", 2, price_minor=70_000, currency="INR")
+    buyer, other = await market.buyer(), await market.buyer()
+
+    async def price(who: Trader, item: str, quantity: int) -> sharing_pb2.QueryPeerResponse:
+        address = who.node.info.addresses["owner"]
+        wish = intents_pb2.BookWish(item=item, title=item, quantity=quantity)
+        async with plain_channel(address, token=who.owner.token) as channel:
+            asked = sharing_pb2.QueryPeerRequest(peer=market.seller.handle, price=wish)
+            return await SharingServiceStub(channel).QueryPeer(asked)
+
+    told = await price(buyer, "mirror", 2)
+    assert (told.available, told.price_minor, told.currency) == (True, 140_000, "INR")
+    assert await left(market, "mirror") == 2
+    assert not (await price(buyer, "mirror", 3)).available
+    assert not (await price(buyer, "unicorn", 1)).available
+    await other.rests(await other.books(market.seller.handle, "mirror"))
+    assert not (await price(buyer, "mirror", 2)).available
+    only_meets = "version: 1\ntimezone: UTC\nrules:\n  - {allow: meet, with: anyone}\n"
+    wary = await market.pair.b.agent("ind.ai/wary-shop", only_meets)
+    closed = Market(market.pair, Trader(wary, market.pair.b))
+    await closed.seller.stocks("mirror", 2, price_minor=70_000, currency="INR")
+    for item in ("mirror", "unicorn"):  # which of them there is, is not told either
+        asked = sharing_pb2.QueryPeerRequest(
+            peer=wary.handle, price=intents_pb2.BookWish(item=item, title=item, quantity=1)
+        )
+        async with plain_channel(buyer.node.info.addresses["owner"], token=buyer.owner.token) as channel:
+            with pytest.raises(IndaiError, match="POLICY_DENIED"):
+                await SharingServiceStub(channel).QueryPeer(asked)
 
 
 async def test_both_exports_are_valid(market: Market, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ reserves the price when it accepts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from indai.node.effects import CALENDAR_PUT
@@ -17,6 +17,7 @@ from indai.node.kinds.money import spoken
 from indai.node.policies import Policies
 from indai.node.stock import DUE_MINUTES, Shelf, StockItem, minutes_before, most_held
 from indai.protocol.forms import DAY_MS, MINUTE_MS
+from indai.protocol.kinds.base import Stock
 from indai.protocol.kinds.book import BOOK, BookTerms, BookWish
 from indai.protocol.lifecycle import History, State, body_of
 from indai.protocol.messages import EventKind, Terms, Wish
@@ -63,11 +64,10 @@ class Bookings(KindModule):
             return _refusal(f"{said.item} is not in your stock.")
         if bool(item.per_minutes) != bool(said.windows):
             return _refusal("An article is not booked for a time, and a resource for nothing else.")
-        offers = list(islice(self._offers(case, said, item), MAX_CANDIDATES))
-        offers = [each for each in offers if said.admits(each)]
-        if not offers:
+        found = list(islice(offers(said, item, case.held.stock.values(), case.now_ms), MAX_CANDIDATES))
+        if not found:
             return _refusal(f"There are not {said.quantity} of {said.item} left, or not at that price.")
-        answer, chosen = await self._ask(case, offers, buys=False)
+        answer, chosen = await self._ask(case, found, buys=False)
         return Answer(answer.outcome, answer.decision, terms=chosen, reason=answer.reason)
 
     async def sign(self, case: Case, terms: Terms) -> Answer:
@@ -83,29 +83,22 @@ class Bookings(KindModule):
         return Answer(answer.outcome, answer.decision, terms=said, reason=answer.reason, limit_minor=limit)
 
     async def _ask(
-        self, case: Case, offers: Sequence[BookTerms], *, buys: bool
+        self, case: Case, terms: Sequence[BookTerms], *, buys: bool
     ) -> tuple[Answer, BookTerms | None]:
         """The policy's word on the best of these: permitted before asked about, sooner before later."""
-        offers = [each for each in offers if each.end_ms - each.start_ms <= MAX_LENGTH_MS]
-        if not offers:
+        terms = [each for each in terms if each.end_ms - each.start_ms <= MAX_LENGTH_MS]
+        if not terms:
             return _refusal("No policy judges a booking of more than 31 days."), None
-        facts = [policy_pb2.Facts(book=self._facts(case, each, buys=buys)) for each in offers]
+        facts = [policy_pb2.Facts(book=self._facts(case, each, buys=buys)) for each in terms]
         decisions = await decide(self._policies, self._known, case, BOOK, *facts)
         for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
-            for offer, decision in zip(offers, decisions, strict=True):
+            for offer, decision in zip(terms, decisions, strict=True):
                 if decision.outcome == outcome:
                     return Answer(outcome, decision), offer
         return Answer(policy_pb2.OUTCOME_REFUSE, decisions[0], reason="POLICY_DENIED"), None
 
     def _facts(self, case: Case, terms: BookTerms, *, buys: bool) -> policy_pb2.BookFacts:
-        facts = policy_pb2.BookFacts(
-            sku=terms.item,
-            quantity=terms.quantity,
-            price_minor=terms.price_minor,
-            currency=terms.currency or NO_CURRENCY,
-            start_ms=terms.start_ms,
-            end_ms=terms.end_ms,
-        )
+        facts = facts_of(terms)
         if buys:
             purse = Purse(case, terms.currency)
             facts.spent_today_minor, facts.spent_month_minor = purse.day_minor, purse.month_minor
@@ -115,15 +108,7 @@ class Bookings(KindModule):
 
     def _left(self, case: Case, item: str, start_ms: int, end_ms: int) -> int:
         known = self._shelf.of(case.owner).get(item)
-        units = known.units if known else 0
-        return max(0, units - most_held(case.held.stock.values(), item, start_ms, end_ms))
-
-    def _offers(self, case: Case, wish: BookWish, item: StockItem) -> Iterator[BookTerms]:
-        """What could be offered, soonest first within each window, the best window first."""
-        for start_ms in islice(_starts(wish, item, case.now_ms), MAX_LOOK):
-            end_ms = start_ms + wish.duration_minutes * MINUTE_MS
-            if self._left(case, item.item, start_ms, end_ms) >= wish.quantity:
-                yield _offer(wish, item, start_ms, end_ms, case.now_ms)
+        return left(known, case.held.stock.values(), start_ms, end_ms)
 
     def enact(self, deal: Deal) -> Sequence[EffectRow]:
         """The buyer's calendar has what is booked for a time. The seller's stock has it; its own calendar, in
@@ -172,6 +157,37 @@ class Bookings(KindModule):
         if not isinstance(wish, BookWish) or not isinstance(terms, BookTerms):
             return False
         return wish.admits(terms) and bool(wish.currency or not terms.price_minor)
+
+
+def offers(wish: BookWish, item: StockItem, held: Iterable[Stock], now_ms: int) -> Iterator[BookTerms]:
+    """What could be offered to that wish beside what is `held`, soonest first within each window, the best
+    window first. An article is not booked for a time, and a resource for nothing else."""
+    promised = tuple(held)
+    if bool(item.per_minutes) != bool(wish.windows):
+        return
+    for start_ms in islice(_starts(wish, item, now_ms), MAX_LOOK):
+        end_ms = start_ms + wish.duration_minutes * MINUTE_MS
+        if left(item, promised, start_ms, end_ms) >= wish.quantity:
+            offer = _offer(wish, item, start_ms, end_ms, now_ms)
+            if wish.admits(offer) and offer.end_ms - offer.start_ms <= MAX_LENGTH_MS:
+                yield offer
+
+
+def left(item: StockItem | None, held: Iterable[Stock], start_ms: int, end_ms: int) -> int:
+    """Units that are free at every moment of that time."""
+    return max(0, item.units - most_held(held, item.item, start_ms, end_ms)) if item else 0
+
+
+def facts_of(terms: BookTerms) -> policy_pb2.BookFacts:
+    """What rules are told of a booking, whoever gives."""
+    return policy_pb2.BookFacts(
+        sku=terms.item,
+        quantity=terms.quantity,
+        price_minor=terms.price_minor,
+        currency=terms.currency or NO_CURRENCY,
+        start_ms=terms.start_ms,
+        end_ms=terms.end_ms,
+    )
 
 
 def _starts(wish: BookWish, item: StockItem, now_ms: int) -> Iterator[int]:
