@@ -58,6 +58,11 @@ class Registered(PeerServiceServicer):
     ) -> pb.GetRegistryHeadResponse:
         raise NotFound(Reason.NOT_FOUND, "This node of a test has no heads.")
 
+    async def GetWebAddress(  # noqa: N802
+        self, request: pb.GetWebAddressRequest, context: Any
+    ) -> pb.GetWebAddressResponse:
+        raise NotFound(Reason.NOT_FOUND, "This node of a test has no pages.")
+
 
 @pytest.fixture
 def servicer() -> Registered:

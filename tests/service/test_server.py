@@ -49,6 +49,11 @@ class Held(PeerServiceServicer):
     ) -> pb.GetRegistryHeadResponse:
         raise NotFound(Reason.NOT_FOUND, "This node of a test has no heads.")
 
+    async def GetWebAddress(  # noqa: N802
+        self, request: pb.GetWebAddressRequest, context: Any
+    ) -> pb.GetWebAddressResponse:
+        raise NotFound(Reason.NOT_FOUND, "This node of a test has no pages.")
+
 
 @pytest.fixture
 def held() -> Held:

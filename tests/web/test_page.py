@@ -46,6 +46,38 @@ async def test_a_newcomer_chats_and_books_a_meeting(
     assert f"Seen from a {window.name}" in _titles(desks)
 
 
+async def test_a_visitors_own_agent_takes_over_and_both_nodes_sign(chromium: Browser, desks: Desks) -> None:
+    await desks.bob.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml=BOBS))
+    async with screen(chromium, desks, PHONE) as window:
+        page = window.page
+        # Cookies know no ports: on one machine two nodes are told apart by their names.
+        await page.goto(window.base.replace("localhost", "127.0.0.1") + "/bob")
+        await page.get_by_text("You have an agent of your own?").click()
+        await page.get_by_label("Your handle").fill("ind.ai/alice")
+        await page.get_by_role("button", name="Let it take over").click()
+        await expect(page.get_by_text("Verified handle")).to_be_visible()
+        await window.check()
+        await window.picture("page-agent")
+        await page.get_by_role("link", name="Go on at").click()
+        await page.get_by_label("Your one-time code").fill(await desks.code(desks.a, desks.alice))
+        await page.get_by_role("button", name="Sign in", exact=True).click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Ask ind.ai/bob for a meeting")
+        await window.check()
+        await window.picture("desk-start")
+        await page.get_by_label("What it is about").fill("Two agents, one browser")
+        await page.get_by_role("button", name="Let my agent ask").click()
+        await expect(page.locator("main .notice")).to_contain_text("agreed")
+        await window.check()
+        await page.get_by_role("link", name="Back to 127.0.0.1").click()
+        await expect(page.locator(".who")).to_contain_text("ind.ai/alice")
+        await window.check()
+        await window.picture("page-introduced")
+    for owner in (desks.alice, desks.bob):
+        threads = (await owner.stub.ListThreads(owner_pb2.ListThreadsRequest())).threads
+        states = [each.state for each in threads if each.title == "Two agents, one browser"]
+        assert states == [owner_pb2.THREAD_STATE_COMMITTED]
+
+
 async def test_a_broken_stream_goes_on_and_nothing_that_is_written_runs(
     chromium: Browser, desks: Desks
 ) -> None:

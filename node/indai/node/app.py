@@ -276,7 +276,7 @@ class _Process:
             advertise=self._settings.advertise,
             private_peers=self._settings.may_reach_private_peers,
             enrol=enrol,
-            public_url=lambda: self._place().url,
+            public_url=self._web,
         )
         role = await self._stack.enter_async_context(node_role(plan))
         self.fenced = role.fenced
@@ -336,6 +336,10 @@ class _Process:
     def _places(self) -> Places:
         url = self._settings.public_url or f"http://{self.addresses['http']}"
         return Places(url, self.addresses["a2a"])
+
+    def _web(self) -> str:
+        """Where the pages are; empty without them, or before their port is known."""
+        return self._place().url if "edge" in self._settings.roles and "http" in self.addresses else ""
 
     def _place(self) -> Place:
         from indai.node.web_role import place_at  # noqa: PLC0415

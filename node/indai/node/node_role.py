@@ -72,7 +72,6 @@ from indai.node.timers import Timers
 from indai.node.tools_role import ToolsPlan, open_tools
 from indai.node.visiting import Calendars
 from indai.page.front import Front
-from indai.page.tickets import FORMS, Tickets
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.runtime.bindings import Bindings
@@ -225,7 +224,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             [
                 Service(
                     peer_pb2_grpc.add_PeerServiceServicer_to_server,
-                    PeerServicer(gate, engine, refusals, resolver, handshakes, heads, clock),
+                    PeerServicer(gate, engine, refusals, resolver, handshakes, heads, clock, plan.public_url),
                 )
             ],
             credentials=peer_server_credentials(plan.identity),
@@ -387,14 +386,13 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 by_token,
             ),
             front(
-                plan.handle.partition("/")[0],
+                plan,
                 talks,
                 resolver,
+                channels,
                 policies,
                 tools.toolbox,
                 Calendars(host, agents, store, clock),
-                Tickets(plan.pool, plan.keystore.derive(FORMS), clock),
-                plan.public_url,
             ),
         )
 

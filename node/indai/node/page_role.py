@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
 from indai.desk.pause import LAYER, way_of
 from indai.node.conversation_role import Conversations
+from indai.node.elsewhere import Guests
 from indai.node.policies import Policies
 from indai.node.visiting import Calendars, Visits
 from indai.node.visitor_tool import visitor_tools
 from indai.page.front import Front, Proof
 from indai.page.meeting import Slot, meeting_path
-from indai.page.tickets import Tickets
+from indai.page.tickets import FORMS, Tickets
 from indai.protocol.errors import NotFound
 from indai.tools.toolbox import NodeToolbox
 
+if TYPE_CHECKING:
+    from indai.node.node_role import NodePlan
+
 
 def front(
-    authority: str,
+    plan: NodePlan,
     talks: Conversations,
     resolver: Resolver,
+    channels: PeerChannels,
     policies: Policies,
     toolbox: NodeToolbox,
     calendars: Calendars,
-    tickets: Tickets,
-    url: Callable[[], str],
 ) -> Front:
-    """Put it together, and give agents the tool with which strangers ask for meetings. `authority` is the
-    part that the handles here share; `url`: where their pages are."""
+    """Put it together, and give agents the tool with which strangers ask for meetings."""
+    authority = plan.handle.partition("/")[0]
+    tickets = Tickets(plan.pool, plan.keystore.derive(FORMS), calendars.clock)
+    guests = Guests(resolver, channels, calendars.agents, calendars.clock)
 
     async def proof_of(handle: str) -> Proof:
         found = await resolver.resolve(handle)
@@ -42,9 +48,9 @@ def front(
         return way_of(next((each.yaml for each in layers if each.name == LAYER), ""))
 
     async def link(owner: str, slot: Slot) -> str:
-        return url() + await meeting_path(owner, authority, slot, tickets)
+        return plan.public_url() + await meeting_path(owner, authority, slot, tickets)
 
     visits = Visits(toolbox, calendars)
     for tool in visitor_tools(visits, calendars.agents, link):
         toolbox.add(tool)
-    return Front(authority, talks.stub, proof_of, paused, visits, tickets)
+    return Front(authority, talks.stub, proof_of, paused, visits, tickets, guests)

@@ -50,7 +50,9 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
         handshakes: Handshakes,
         heads: PeerHeads,
         clock: Callable[[], int],
+        web: Callable[[], str],
     ) -> None:
+        """`web`: where this node's pages are; empty where it has none."""
         self._handshakes = handshakes
         self._heads = heads
         self._gate = gate
@@ -58,6 +60,7 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
         self._refusals = refusals
         self._resolver = resolver
         self._clock = clock
+        self._web = web
         self._quota = Quota(clock)
         self._held = 0
 
@@ -70,6 +73,15 @@ class PeerServicer(peer_pb2_grpc.PeerServiceServicer):
             message = f"This node has no registry head of size {request.size} any more."
             raise NotFound(Reason.NOT_FOUND, message)
         return peer_pb2.GetRegistryHeadResponse(checkpoint=head.note)
+
+    async def GetWebAddress(
+        self, request: peer_pb2.GetWebAddressRequest, context: Any
+    ) -> peer_pb2.GetWebAddressResponse:
+        """Where people meet this node's agents."""
+        url = self._web()
+        if not url:
+            raise NotFound(Reason.NOT_FOUND, "This node has no pages.")
+        return peer_pb2.GetWebAddressResponse(url=url)
 
     async def Deliver(self, request: peer_pb2.DeliverRequest, context: Any) -> peer_pb2.DeliverResponse:
         """One result for each envelope and each HELLO, in order."""

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from indai.client.introduction import Occasion, checked_page, introduce
 from indai.client.resolver import Resolver
 from indai.node.agents import Agents
 from indai.node.auth import caller
+from indai.node.kinds.served import INTENTS
 from indai.node.kinds.words import amount
 from indai.node.paging import MAX_NUMBER, after, next_token, page_size
 from indai.node.policies import Policies
@@ -17,6 +19,8 @@ from indai.node.views import Row, milliseconds, timestamp
 from indai.policy.compiled import OWNER, compile_policy
 from indai.policy.simulate import Replayed, Simulation, simulate
 from indai.protocol import drill
+from indai.protocol.errors import InvalidInput, Reason
+from indai.protocol.handles import Handle
 from indai.protocol.handlestate import AgentKey, Delegation
 from indai.protocol.keys import key_id
 from indai.v1 import desk_pb2 as pb
@@ -24,6 +28,7 @@ from indai.v1 import desk_pb2_grpc, policy_pb2
 
 MAX_DECISIONS: Final = 2_000
 MAX_SHOWN: Final = 50
+MAX_CHALLENGE: Final = 200
 _LATELY = """
 SELECT m.mid, m.thread, m.stored_ms, m.decision, EXISTS (
   SELECT FROM node.approvals a WHERE a.owner = m.owner AND a.thread = m.thread AND a.state = 'approved'
@@ -101,6 +106,18 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
             sub_agents=[_sub_agent(one) for one in found.state.delegations],
             registry_size=found.head.size,
         )
+
+    async def Introduce(self, request: pb.IntroduceRequest, context: Any) -> pb.IntroduceResponse:
+        """By a key of the owner's that the registry shows as valid now."""
+        agent = self._agents.get(caller(context).owner)
+        page, to = checked_page(request.page), str(Handle.parse(request.to))
+        if not 16 <= len(request.challenge) <= MAX_CHALLENGE:
+            raise InvalidInput(Reason.INVALID_ARGUMENT, "The page's challenge cannot be used.")
+        found, now_ms = await self._resolver.resolve(agent.owner), self._clock()
+        key = agent.signing_key(found, now_ms, INTENTS[0])
+        occasion = Occasion(page, to, request.challenge)
+        said = introduce(key, found.handle, found.subject_id, occasion, now_ms)
+        return pb.IntroduceResponse(introduction=said)
 
     async def ListPeers(self, request: pb.ListPeersRequest, context: Any) -> pb.ListPeersResponse:
         """With whom the owner's threads are, one row for each."""

@@ -21,6 +21,58 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class IntroduceRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    CHALLENGE_FIELD_NUMBER: _builtins.int
+    page: _builtins.str
+    """The page's address, as its node names it: https, or this machine."""
+    to: _builtins.str
+    """The handle whose page it is."""
+    challenge: _builtins.str
+    """The page's challenge for one browser; at most 200 characters."""
+    def __init__(
+        self,
+        *,
+        page: _builtins.str = ...,
+        to: _builtins.str = ...,
+        challenge: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["challenge", b"challenge", "page", b"page", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntroduceRequest: _TypeAlias = IntroduceRequest  # noqa: Y015
+
+@_typing.final
+class IntroduceResponse(_message.Message):
+    """The introduction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTRODUCTION_FIELD_NUMBER: _builtins.int
+    introduction: _builtins.str
+    """A compact JWS by an agent key of the owner's handle, good for five minutes."""
+    def __init__(
+        self,
+        *,
+        introduction: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["introduction", b"introduction"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntroduceResponse: _TypeAlias = IntroduceResponse  # noqa: Y015
+
+@_typing.final
 class DeskAccount(_message.Message):
     """Somebody who may sign in."""
 

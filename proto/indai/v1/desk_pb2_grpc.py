@@ -438,6 +438,11 @@ class SteeringServiceStub:
                 request_serializer=indai_dot_v1_dot_desk__pb2.ListPeersRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_desk__pb2.ListPeersResponse.FromString,
                 _registered_method=True)
+        self.Introduce = channel.unary_unary(
+                '/indai.v1.SteeringService/Introduce',
+                request_serializer=indai_dot_v1_dot_desk__pb2.IntroduceRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.IntroduceResponse.FromString,
+                _registered_method=True)
         self.CheckDrill = channel.unary_unary(
                 '/indai.v1.SteeringService/CheckDrill',
                 request_serializer=indai_dot_v1_dot_desk__pb2.CheckDrillRequest.SerializeToString,
@@ -470,6 +475,13 @@ class SteeringServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Introduce(self, request, context):
+        """A signed word for a page of another node that its visitor is this owner. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CheckDrill(self, request, context):
         """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing.
         """
@@ -494,6 +506,11 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.ListPeers,
                     request_deserializer=indai_dot_v1_dot_desk__pb2.ListPeersRequest.FromString,
                     response_serializer=indai_dot_v1_dot_desk__pb2.ListPeersResponse.SerializeToString,
+            ),
+            'Introduce': grpc.unary_unary_rpc_method_handler(
+                    servicer.Introduce,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.IntroduceRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.IntroduceResponse.SerializeToString,
             ),
             'CheckDrill': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckDrill,
@@ -583,6 +600,33 @@ class SteeringService:
             '/indai.v1.SteeringService/ListPeers',
             indai_dot_v1_dot_desk__pb2.ListPeersRequest.SerializeToString,
             indai_dot_v1_dot_desk__pb2.ListPeersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Introduce(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/Introduce',
+            indai_dot_v1_dot_desk__pb2.IntroduceRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.IntroduceResponse.FromString,
             options,
             channel_credentials,
             insecure,

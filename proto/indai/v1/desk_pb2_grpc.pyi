@@ -166,6 +166,8 @@ class SteeringServiceStub:
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
     ListPeers: _grpc.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]
     """Whom the owner deals with, the newest first."""
+    Introduce: _grpc.UnaryUnaryMultiCallable[_desk_pb2.IntroduceRequest, _desk_pb2.IntroduceResponse]
+    """A signed word for a page of another node that its visitor is this owner. Changes nothing."""
     CheckDrill: _grpc.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]
     """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing."""
 
@@ -180,6 +182,8 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
     ListPeers: _aio.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]  # type: ignore[assignment]
     """Whom the owner deals with, the newest first."""
+    Introduce: _aio.UnaryUnaryMultiCallable[_desk_pb2.IntroduceRequest, _desk_pb2.IntroduceResponse]  # type: ignore[assignment]
+    """A signed word for a page of another node that its visitor is this owner. Changes nothing."""
     CheckDrill: _aio.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]  # type: ignore[assignment]
     """Whether a signature shows that somebody holds one of the handle's rotation keys. Changes nothing."""
 
@@ -209,6 +213,14 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_desk_pb2.ListPeersResponse, _abc.Awaitable[_desk_pb2.ListPeersResponse]]:
         """Whom the owner deals with, the newest first."""
+
+    @_abc_1.abstractmethod
+    def Introduce(
+        self,
+        request: _desk_pb2.IntroduceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.IntroduceResponse, _abc.Awaitable[_desk_pb2.IntroduceResponse]]:
+        """A signed word for a page of another node that its visitor is this owner. Changes nothing."""
 
     @_abc_1.abstractmethod
     def CheckDrill(

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from indai.v1 import envelope_pb2 as indai_dot_v1_dot_envelope__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/peer.proto\x12\x08indai.v1\x1a\x17indai/v1/envelope.proto\"H\n\x0e\x44\x65liverRequest\x12\x11\n\tenvelopes\x18\x01 \x03(\x0c\x12\x0e\n\x06hellos\x18\x02 \x03(\x0c\x12\x13\n\x0bledger_head\x18\x03 \x01(\x0c\"y\n\x0f\x44\x65liverResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.indai.v1.DeliverResult\x12\'\n\x06hellos\x18\x02 \x03(\x0b\x32\x17.indai.v1.DeliverResult\x12\x13\n\x0bledger_head\x18\x03 \x01(\x0c\"G\n\rDeliverResult\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.indai.v1.DeliverError\x12\x0f\n\x07replies\x18\x02 \x03(\x0c\"/\n\x0c\x44\x65liverError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x16GetRegistryHeadRequest\x12\x0c\n\x04size\x18\x01 \x01(\x04\"-\n\x17GetRegistryHeadResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\"p\n\x05Hello\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x13\n\x0b\x63\x61rd_digest\x18\x03 \x01(\x0c\x12\x1c\n\x04\x63\x61rd\x18\x04 \x01(\x0b\x32\x0e.indai.v1.Card\"\x99\x01\n\x04\x43\x61rd\x12\x10\n\x08versions\x18\x01 \x03(\r\x12\x0f\n\x07intents\x18\x02 \x03(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x03 \x03(\t\x12\x10\n\x08required\x18\x04 \x03(\t\x12\x11\n\tlanguages\x18\x05 \x03(\t\x12 \n\x06limits\x18\x06 \x01(\x0b\x32\x10.indai.v1.Limits\x12\x15\n\rrecord_digest\x18\x07 \x01(\x0c\">\n\x06Limits\x12\x16\n\x0e\x65nvelope_bytes\x18\x01 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\r\x12\r\n\x05moves\x18\x03 \x01(\r2\xaf\x01\n\x0bPeerService\x12\x43\n\x07\x44\x65liver\x12\x18.indai.v1.DeliverRequest\x1a\x19.indai.v1.DeliverResponse\"\x03\x90\x02\x02\x12[\n\x0fGetRegistryHead\x12 .indai.v1.GetRegistryHeadRequest\x1a!.indai.v1.GetRegistryHeadResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13indai/v1/peer.proto\x12\x08indai.v1\x1a\x17indai/v1/envelope.proto\"H\n\x0e\x44\x65liverRequest\x12\x11\n\tenvelopes\x18\x01 \x03(\x0c\x12\x0e\n\x06hellos\x18\x02 \x03(\x0c\x12\x13\n\x0bledger_head\x18\x03 \x01(\x0c\"y\n\x0f\x44\x65liverResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.indai.v1.DeliverResult\x12\'\n\x06hellos\x18\x02 \x03(\x0b\x32\x17.indai.v1.DeliverResult\x12\x13\n\x0bledger_head\x18\x03 \x01(\x0c\"G\n\rDeliverResult\x12%\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x16.indai.v1.DeliverError\x12\x0f\n\x07replies\x18\x02 \x03(\x0c\"/\n\x0c\x44\x65liverError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"&\n\x16GetRegistryHeadRequest\x12\x0c\n\x04size\x18\x01 \x01(\x04\"-\n\x17GetRegistryHeadResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\"\x16\n\x14GetWebAddressRequest\"$\n\x15GetWebAddressResponse\x12\x0b\n\x03url\x18\x01 \x01(\t\"p\n\x05Hello\x12 \n\x06header\x18\x01 \x01(\x0b\x32\x10.indai.v1.Header\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x13\n\x0b\x63\x61rd_digest\x18\x03 \x01(\x0c\x12\x1c\n\x04\x63\x61rd\x18\x04 \x01(\x0b\x32\x0e.indai.v1.Card\"\x99\x01\n\x04\x43\x61rd\x12\x10\n\x08versions\x18\x01 \x03(\r\x12\x0f\n\x07intents\x18\x02 \x03(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x03 \x03(\t\x12\x10\n\x08required\x18\x04 \x03(\t\x12\x11\n\tlanguages\x18\x05 \x03(\t\x12 \n\x06limits\x18\x06 \x01(\x0b\x32\x10.indai.v1.Limits\x12\x15\n\rrecord_digest\x18\x07 \x01(\x0c\">\n\x06Limits\x12\x16\n\x0e\x65nvelope_bytes\x18\x01 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\r\x12\r\n\x05moves\x18\x03 \x01(\r2\x86\x02\n\x0bPeerService\x12\x43\n\x07\x44\x65liver\x12\x18.indai.v1.DeliverRequest\x1a\x19.indai.v1.DeliverResponse\"\x03\x90\x02\x02\x12[\n\x0fGetRegistryHead\x12 .indai.v1.GetRegistryHeadRequest\x1a!.indai.v1.GetRegistryHeadResponse\"\x03\x90\x02\x01\x12U\n\rGetWebAddress\x12\x1e.indai.v1.GetWebAddressRequest\x1a\x1f.indai.v1.GetWebAddressResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +36,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PEERSERVICE'].methods_by_name['Deliver']._serialized_options = b'\220\002\002'
   _globals['_PEERSERVICE'].methods_by_name['GetRegistryHead']._loaded_options = None
   _globals['_PEERSERVICE'].methods_by_name['GetRegistryHead']._serialized_options = b'\220\002\001'
+  _globals['_PEERSERVICE'].methods_by_name['GetWebAddress']._loaded_options = None
+  _globals['_PEERSERVICE'].methods_by_name['GetWebAddress']._serialized_options = b'\220\002\001'
   _globals['_DELIVERREQUEST']._serialized_start=58
   _globals['_DELIVERREQUEST']._serialized_end=130
   _globals['_DELIVERRESPONSE']._serialized_start=132
@@ -48,12 +50,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETREGISTRYHEADREQUEST']._serialized_end=415
   _globals['_GETREGISTRYHEADRESPONSE']._serialized_start=417
   _globals['_GETREGISTRYHEADRESPONSE']._serialized_end=462
-  _globals['_HELLO']._serialized_start=464
-  _globals['_HELLO']._serialized_end=576
-  _globals['_CARD']._serialized_start=579
-  _globals['_CARD']._serialized_end=732
-  _globals['_LIMITS']._serialized_start=734
-  _globals['_LIMITS']._serialized_end=796
-  _globals['_PEERSERVICE']._serialized_start=799
-  _globals['_PEERSERVICE']._serialized_end=974
+  _globals['_GETWEBADDRESSREQUEST']._serialized_start=464
+  _globals['_GETWEBADDRESSREQUEST']._serialized_end=486
+  _globals['_GETWEBADDRESSRESPONSE']._serialized_start=488
+  _globals['_GETWEBADDRESSRESPONSE']._serialized_end=524
+  _globals['_HELLO']._serialized_start=526
+  _globals['_HELLO']._serialized_end=638
+  _globals['_CARD']._serialized_start=641
+  _globals['_CARD']._serialized_end=794
+  _globals['_LIMITS']._serialized_start=796
+  _globals['_LIMITS']._serialized_end=858
+  _globals['_PEERSERVICE']._serialized_start=861
+  _globals['_PEERSERVICE']._serialized_end=1123
 # @@protoc_insertion_point(module_scope)

@@ -190,6 +190,45 @@ class GetRegistryHeadResponse(_message.Message):
 Global___GetRegistryHeadResponse: _TypeAlias = GetRegistryHeadResponse  # noqa: Y015
 
 @_typing.final
+class GetWebAddressRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetWebAddressRequest: _TypeAlias = GetWebAddressRequest  # noqa: Y015
+
+@_typing.final
+class GetWebAddressResponse(_message.Message):
+    """The address. NOT_FOUND where the node has no pages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """Like https://node.example, without a path."""
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetWebAddressResponse: _TypeAlias = GetWebAddressResponse  # noqa: Y015
+
+@_typing.final
 class Hello(_message.Message):
     """Payload `hello`: what an agent is able to do, for one other agent, until it expires. Carried beside messages, so that it
     costs no round trip of its own.

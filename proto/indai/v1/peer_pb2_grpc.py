@@ -45,6 +45,11 @@ class PeerServiceStub:
                 request_serializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadResponse.FromString,
                 _registered_method=True)
+        self.GetWebAddress = channel.unary_unary(
+                '/indai.v1.PeerService/GetWebAddress',
+                request_serializer=indai_dot_v1_dot_peer__pb2.GetWebAddressRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_peer__pb2.GetWebAddressResponse.FromString,
+                _registered_method=True)
 
 
 class PeerServiceServicer:
@@ -65,6 +70,14 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetWebAddress(self, request, context):
+        """Where people meet this node: the address of its pages. Public, so no signature is asked for; that it is this node's
+        word is shown by the key under the connection.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +90,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.GetRegistryHead,
                     request_deserializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadRequest.FromString,
                     response_serializer=indai_dot_v1_dot_peer__pb2.GetRegistryHeadResponse.SerializeToString,
+            ),
+            'GetWebAddress': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetWebAddress,
+                    request_deserializer=indai_dot_v1_dot_peer__pb2.GetWebAddressRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_peer__pb2.GetWebAddressResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +152,33 @@ class PeerService:
             '/indai.v1.PeerService/GetRegistryHead',
             indai_dot_v1_dot_peer__pb2.GetRegistryHeadRequest.SerializeToString,
             indai_dot_v1_dot_peer__pb2.GetRegistryHeadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetWebAddress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.PeerService/GetWebAddress',
+            indai_dot_v1_dot_peer__pb2.GetWebAddressRequest.SerializeToString,
+            indai_dot_v1_dot_peer__pb2.GetWebAddressResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,10 @@ class PeerServiceStub:
     """Delivers what is ready for this node, in order of each thread. Idempotent by mid."""
     GetRegistryHead: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetRegistryHeadRequest, _peer_pb2.GetRegistryHeadResponse]
     """The log-signed note of a registry head that this node has named in a message. Public, so no signature is asked for."""
+    GetWebAddress: _grpc.UnaryUnaryMultiCallable[_peer_pb2.GetWebAddressRequest, _peer_pb2.GetWebAddressResponse]
+    """Where people meet this node: the address of its pages. Public, so no signature is asked for; that it is this node's
+    word is shown by the key under the connection.
+    """
 
 @_typing.type_check_only
 class PeerServiceAsyncStub(PeerServiceStub):
@@ -47,6 +51,10 @@ class PeerServiceAsyncStub(PeerServiceStub):
     """Delivers what is ready for this node, in order of each thread. Idempotent by mid."""
     GetRegistryHead: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetRegistryHeadRequest, _peer_pb2.GetRegistryHeadResponse]  # type: ignore[assignment]
     """The log-signed note of a registry head that this node has named in a message. Public, so no signature is asked for."""
+    GetWebAddress: _aio.UnaryUnaryMultiCallable[_peer_pb2.GetWebAddressRequest, _peer_pb2.GetWebAddressResponse]  # type: ignore[assignment]
+    """Where people meet this node: the address of its pages. Public, so no signature is asked for; that it is this node's
+    word is shown by the key under the connection.
+    """
 
 class PeerServiceServicer(metaclass=_abc_1.ABCMeta):
     """What a node offers to other nodes. Always TLS; the caller's certificate is compared with its registered node."""
@@ -66,5 +74,15 @@ class PeerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_peer_pb2.GetRegistryHeadResponse, _abc.Awaitable[_peer_pb2.GetRegistryHeadResponse]]:
         """The log-signed note of a registry head that this node has named in a message. Public, so no signature is asked for."""
+
+    @_abc_1.abstractmethod
+    def GetWebAddress(
+        self,
+        request: _peer_pb2.GetWebAddressRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_peer_pb2.GetWebAddressResponse, _abc.Awaitable[_peer_pb2.GetWebAddressResponse]]:
+        """Where people meet this node: the address of its pages. Public, so no signature is asked for; that it is this node's
+        word is shown by the key under the connection.
+        """
 
 def add_PeerServiceServicer_to_server(servicer: PeerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

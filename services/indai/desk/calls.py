@@ -13,7 +13,7 @@ from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
 from indai.v1.tenant_pb2_grpc import TenantDeskServiceStub
-from indai.v1.tools_pb2_grpc import ApprovalServiceStub
+from indai.v1.tools_pb2_grpc import ApprovalServiceStub, ToolServiceStub
 
 if TYPE_CHECKING:
     from grpc import aio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
     from indai.v1.sharing_pb2_grpc import SharingServiceAsyncStub
     from indai.v1.tenant_pb2_grpc import TenantDeskServiceAsyncStub
-    from indai.v1.tools_pb2_grpc import ApprovalServiceAsyncStub
+    from indai.v1.tools_pb2_grpc import ApprovalServiceAsyncStub, ToolServiceAsyncStub
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Calls:
     memory: MemoryServiceAsyncStub
     llm: LlmServiceAsyncStub
     tools: ApprovalServiceAsyncStub
+    toolbox: ToolServiceAsyncStub
     tenant: TenantDeskServiceAsyncStub
     has_memory: bool
     has_llm: bool
@@ -59,6 +60,7 @@ class Calls:
             MemoryServiceStub(channel),
             LlmServiceStub(channel),
             ApprovalServiceStub(channel),
+            ToolServiceStub(channel),
             TenantDeskServiceStub(channel),
             memory,
             llm,

@@ -14,6 +14,7 @@ from indai.desk.pause import Pause
 from indai.desk.people import People
 from indai.desk.rules import RulesRoom
 from indai.desk.spending import Spending
+from indai.desk.start import Start
 from indai.desk.threads import Threads
 from indai.web.accounts import OWNER
 from indai.web.live import Live
@@ -38,6 +39,7 @@ class OwnerDesk:
             Spending(frame),
             Access(frame, passkeys),
             Pause(frame),
+            Start(frame),
         )
 
     def routes(self) -> tuple[web.RouteDef, ...]:

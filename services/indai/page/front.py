@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from indai.client.introduction import Introduced, Occasion
     from indai.page.meeting import Meetings
     from indai.page.tickets import Tickets
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
@@ -20,6 +21,31 @@ class Proof:
     subject: str
     node: str
     log_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What is proved of a handle that lives on another node, and where that node says that its pages are:
+    like `https://node.example`, or nothing."""
+
+    handle: str
+    subject: str
+    node: str
+    log_size: int
+    url: str
+
+
+class Guests(Protocol):
+    """Visitors whose agent lives on another node."""
+
+    def lives_here(self, handle: str) -> bool:
+        """Whether it lives on this one."""
+
+    async def find(self, handle: str) -> Elsewhere:
+        """Verify a handle. Raises IndaiError for one that is none, or can't be proved now."""
+
+    async def introduced(self, text: str, occasion: Occasion) -> Introduced:
+        """Whom an introduction introduces. Raises IndaiError for one that is not good."""
 
 
 ProofOf = Callable[[str], Awaitable[Proof]]
@@ -39,3 +65,4 @@ class Front:
     paused: PausedWay
     meetings: Meetings
     tickets: Tickets
+    guests: Guests

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from aiohttp import web
 from indai.page.names import PATH, address_of
 from indai.page.tickets import Tickets, no_meeting
+from indai.page.visitors import identity
 from indai.protocol.errors import InvalidInput, Reason
 from indai.tools.values import Status
+from indai.web.asking import misfits
 from indai.web.guards import Limit
 from indai.web.visit import Visit
 
@@ -23,18 +25,6 @@ if TYPE_CHECKING:
     from indai.page.room import Room
     from indai.tools.values import Outcome
 
-LENGTHS: Final = (15, 30, 45, 60)
-DAYS: Final = (
-    "tomorrow",
-    "this week",
-    "next week",
-    "next monday",
-    "next tuesday",
-    "next wednesday",
-    "next thursday",
-    "next friday",
-)
-PARTS: Final = ("", "morning", "afternoon", "evening")
 ASKS_AN_HOUR: Final = 6
 HOUR_MS: Final = 3_600_000
 _MAIL: Final = re.compile(r"[^@\s\"<>]{1,64}@[^@\s\"<>]{1,180}\.[^@\s\"<>.]{2,24}")
@@ -109,7 +99,7 @@ class MeetingDesk:
 
     async def ask(self, visit: Visit) -> web.StreamResponse:
         """Ask; the answer stands on the page."""
-        handle, who = self._room.handle(visit), self._room.who(visit)
+        handle, who = self._room.handle(visit), identity(visit)
         asked = _read(visit, signed_in=who.verified)
         self._asks.check(who.value, self._room.site.clock())
         if who.verified:
@@ -158,17 +148,13 @@ async def meeting_path(handle: str, authority: str, slot: Slot, tickets: Tickets
 
 def _read(visit: Visit, *, signed_in: bool) -> Asked:
     """The form. Raises InvalidInput that names what is wrong."""
-    wrong: dict[str, str] = {}
     name, contact = visit.said("name", most=100), visit.said("contact", most=200)
     minutes, when, time = visit.said("minutes"), visit.said("when"), visit.said("time")
+    wrong = misfits(minutes, when, time)
     if not signed_in and not name:
         wrong["name"] = "say what you are called"
     if not signed_in and not _MAIL.fullmatch(contact):
         wrong["contact"] = "an e-mail address; with a handle, let your own agent ask"
-    if minutes not in map(str, LENGTHS):
-        wrong["minutes"] = f"one of {', '.join(map(str, LENGTHS))}"
-    if when not in DAYS or time not in PARTS:
-        wrong["when"] = "choose one of the list"
     if wrong:
         raise InvalidInput(
             Reason.INVALID_ARGUMENT, "The form is not complete.", hint="go back and fill it in", fields=wrong

@@ -13,16 +13,18 @@ from typing import Any, Final
 
 from aiohttp import web
 from indai.page.front import Front, Proof
+from indai.page.guests import GuestDesk
 from indai.page.languages import autonym
-from indai.page.meeting import DAYS, LENGTHS, PARTS, MeetingDesk
+from indai.page.meeting import MeetingDesk
 from indai.page.names import PATH, address_of, handle_at, nobody
 from indai.page.rendering import html
 from indai.page.streaming import stream
-from indai.page.visitors import Pace, identity
+from indai.page.visitors import CHANNEL, Pace, identity
 from indai.page.widget import Widget
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Unavailable
 from indai.v1 import conversation_pb2 as pb
 from indai.web.accounts import Accounts
+from indai.web.asking import DAYS, LENGTHS, PARTS
 from indai.web.site import Site
 from indai.web.visit import Visit
 
@@ -52,6 +54,7 @@ class Room:
         self._pace = Pace()
         self._meetings = MeetingDesk(self, front.meetings, front.tickets)
         self._widget = Widget(self, accounts)
+        self._guests = GuestDesk(self, front.guests)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it; the last of all, since it takes every name that nothing else has."""
@@ -59,6 +62,7 @@ class Room:
         return (
             *self._meetings.routes(),
             *self._widget.routes(),
+            *self._guests.routes(),
             site.post(f"{PATH}/-/say", self.say),
             site.post(f"{PATH}/-/stop", self.stop),
             site.post(f"{PATH}/-/link", self.link),
@@ -71,7 +75,9 @@ class Room:
         return handle_at(visit.named("name"), self.authority)
 
     def who(self, visit: Visit) -> pb.Identity:
-        """Who the visitor is."""
+        """Who the visitor is: also whom another node's agent has introduced."""
+        if guest := self._guests.handle_of(visit):
+            return pb.Identity(channel=CHANNEL, kind="handle", value=guest, verified=True)
         return identity(visit)
 
     async def page(self, visit: Visit) -> web.StreamResponse:
@@ -101,6 +107,7 @@ class Room:
             "proof": proof,
             "paused": paused,
             "mine": mine,
+            "guest": self._guests.handle_of(visit),
             "sites": await self._widget.sites(handle) if mine else (),
             "address": self.site.place().url,
             "html": html,
@@ -120,7 +127,7 @@ class Room:
 
     async def say(self, visit: Visit) -> web.StreamResponse:
         """A message: its answer as a stream for our script, else the page again."""
-        handle, who = self.handle(visit), identity(visit)
+        handle, who = self.handle(visit), self.who(visit)
         streams = _STREAM in visit.request.headers.get("Accept", "")
         try:
             self._pace.message(who, self.site.clock())
@@ -138,7 +145,7 @@ class Room:
 
     async def watch(self, visit: Visit) -> web.StreamResponse:
         """The events of a turn after `Last-Event-ID`, those to come included."""
-        who, last = identity(visit), visit.request.headers.get("Last-Event-ID", "0")
+        who, last = self.who(visit), visit.request.headers.get("Last-Event-ID", "0")
         after = int(last) if last.isdecimal() and len(last) < 6 else 0
         request = pb.WatchTurnRequest(turn_id=visit.named("turn"), after_seq=after, sender=who)
         try:
@@ -151,7 +158,7 @@ class Room:
 
     async def stop(self, visit: Visit) -> web.StreamResponse:
         """End a turn."""
-        request = pb.StopTurnRequest(turn_id=visit.said("turn", most=32), sender=identity(visit))
+        request = pb.StopTurnRequest(turn_id=visit.said("turn", most=32), sender=self.who(visit))
         answer = await self._talks.StopTurn(request)
         return web.json_response({"stopped": answer.stopped})
 
@@ -172,7 +179,7 @@ class Room:
         """What was said between this visitor and the handle's agent, oldest first."""
         if not known:
             return []
-        who = identity(visit)
+        who = self.who(visit)
         try:
             listed = pb.ListSessionsRequest(page_size=1, person=who, handle=handle)
             sessions = (await self._talks.ListSessions(listed)).sessions

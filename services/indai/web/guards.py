@@ -43,20 +43,20 @@ def visitor_cookie(secret: bytes) -> str:
     """A new visitor: 18 random bytes in base64url, a dot, and our code over them, so that nobody makes up who
     they are."""
     random = base64.urlsafe_b64encode(secrets.token_bytes(18)).decode()
-    return f"{random}.{_code(secret, b'cookie:', random)[:32]}"
+    return f"{random}.{code(secret, b'cookie:', random)[:32]}"
 
 
 def is_visitor(secret: bytes, cookie: str) -> bool:
     """Whether we made this visitor's cookie."""
-    random, _, code = cookie.partition(".")
-    made = _code(secret, b"cookie:", random)[:32]
-    return bool(random) and hmac.compare_digest(made.encode(), _bytes(code))
+    random, _, end = cookie.partition(".")
+    made = code(secret, b"cookie:", random)[:32]
+    return bool(random) and hmac.compare_digest(made.encode(), _bytes(end))
 
 
 def visitor_name(secret: bytes, cookie: str) -> str:
     """Whom the cookie stands for, 64 hexadecimal digits: what may be kept, since nobody gets the cookie from
     it."""
-    return _code(secret, b"visitor:", cookie)
+    return code(secret, b"visitor:", cookie)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ UNKNOWN: Final = Known()
 def known_cookie(secret: bytes, scope: str) -> str:
     """For a browser that signed in: the scope, 18 random bytes, both in hexadecimal, and our code over it."""
     text = f"{scope.encode().hex()}.{secrets.token_hex(18)}"
-    return f"{text}.{_code(secret, b'known:', text)[:32]}"
+    return f"{text}.{code(secret, b'known:', text)[:32]}"
 
 
 def known_by(secret: bytes, cookie: str) -> Known:
     """Whom we made this cookie for."""
-    text, _, code = cookie.rpartition(".")
-    if not text or not hmac.compare_digest(_code(secret, b"known:", text)[:32].encode(), _bytes(code)):
+    text, _, end = cookie.rpartition(".")
+    if not text or not hmac.compare_digest(code(secret, b"known:", text)[:32].encode(), _bytes(end)):
         return UNKNOWN
     scope, _, browser = text.partition(".")
     return Known(bytes.fromhex(scope).decode(), browser)
@@ -93,7 +93,7 @@ def framed_by(sites: Iterable[str]) -> str:
 
 def form_token(secret: bytes, cookie: str) -> str:
     """What a form must carry that a visitor with this cookie sends; 43 characters."""
-    return _code(secret, b"form:", cookie)
+    return code(secret, b"form:", cookie)
 
 
 def check_form(secret: bytes, cookie: str, token: str) -> None:
@@ -135,7 +135,8 @@ class Limit:
         taken.append(now_ms)
 
 
-def _code(secret: bytes, purpose: bytes, text: str) -> str:
+def code(secret: bytes, purpose: bytes, text: str) -> str:
+    """Ours over a text for a purpose (HMAC-SHA256, 64 hexadecimal digits)."""
     return hmac.new(secret, purpose + _bytes(text), hashlib.sha256).hexdigest()
 
 

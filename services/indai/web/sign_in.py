@@ -121,7 +121,8 @@ class SignIn:
         )
         device = device_of(visit.request.headers.get("User-Agent", ""))
         token = await self._site.sessions.begin(account, "passkey", device)
-        return await self.welcome(visit, token, lambda home: web.json_response({"go": home}))
+        target = inside(visit.said("next"))
+        return await self.welcome(visit, token, lambda home: web.json_response({"go": target or home}))
 
     async def welcome(
         self, visit: Visit, token: str, answer_of: Callable[[str], web.Response]

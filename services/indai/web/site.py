@@ -15,7 +15,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import structlog
 from aiohttp import web
@@ -116,7 +116,7 @@ class Site:
 
         async def page(visit: Visit) -> web.StreamResponse:
             if visit.session is None:
-                return visit.go(f"{SIGN_IN}?next={quote(visit.request.path, safe='')}")
+                return visit.go(f"{SIGN_IN}?next={quote(_whole(visit.request), safe='')}")
             home = self.homes.get(visit.session.role, HOME)
             if visit.request.path == HOME != home:
                 return visit.go(home)
@@ -175,6 +175,16 @@ class Site:
         """The session that a browser shows, if it is in force: for what is no page, such as a microphone."""
         token = request.cookies.get(self._name(_SESSION), "")
         return await self.sessions.find_token(token) if token else None
+
+    def code(self, purpose: str, text: str) -> str:
+        """Ours over a text: 64 hexadecimal digits that nobody else can make. One purpose's are no other's."""
+        return guards.code(self._secret, f"{purpose}:".encode(), text)
+
+    def origin(self, request: web.Request) -> str:
+        """The site as this browser has opened it: scheme and host, without a path."""
+        place = self.place()
+        host = request.host.lower() if request.host.lower() in place.hosts else place.host
+        return f"{'https' if place.tls else 'http'}://{host}"
 
     def visitor(self, request: web.Request) -> str:
         """Which browser it is that nobody has signed in with; empty for one without a cookie of ours."""
@@ -320,6 +330,12 @@ class Site:
             samesite="Lax",
             secure=self.place().tls,
         )
+
+
+def _whole(request: web.Request) -> str:
+    """Where somebody wanted to go, in letters that `next` may have."""
+    query = urlencode([(name, value) for name, value in request.query.items() if name != "said"])
+    return f"{request.path}?{query}" if query else request.path
 
 
 def _check_role(session: Session, roles: Collection[str]) -> None:

@@ -34,6 +34,7 @@ NOTICES: Final = {
     "said": "Sent.",
     "moved": "Moved. Who filed it can see it.",
     "replayed": "It will be tried again.",
+    "introduced": "Your agent has said who you are. You talk as your handle now.",
 }
 """What a page says at its top after an act, by a name in the address: never words of somebody else's."""
 

@@ -41,7 +41,7 @@ const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/
 const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
 const csrf = () => document.querySelector("input[name=csrf]").value;
 const post = async (path, value) => {
-  const body = new URLSearchParams({ csrf: csrf(), value: JSON.stringify(value ?? null), name: document.querySelector("[name=passkey_name]")?.value ?? "" });
+  const body = new URLSearchParams({ csrf: csrf(), value: JSON.stringify(value ?? null), name: document.querySelector("[name=passkey_name]")?.value ?? "", next: document.querySelector("[name=next]")?.value ?? "" });
   const answer = await fetch(path, { method: "POST", body, headers: { Accept: "application/json" } });
   if (!answer.ok) throw new Error(String(answer.status));
   return answer.json();
