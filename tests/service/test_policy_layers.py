@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from indai.client.decisions import Layer, Outcome, evaluate, policy_hash
+from indai.policy.compiled import compile_policy
 from indai.policy.servicer import PolicyService
+from indai.policy.store import activate, active_state
 from indai.protocol.errors import InvalidInput, NotFound
 from indai.v1 import policy_pb2 as pb
 
@@ -16,6 +18,7 @@ OWNER = (
     "version: 1\ntimezone: Asia/Kolkata\nrules:\n"
     "  - { id: pays, allow: pay, with: anyone, amount: { max: 90 INR } }\n"
 )
+STRICTER = OWNER.replace("90 INR", "50 INR")
 HOUSE = (
     "version: 1\nrules:\n  - { id: rest, allow: anything, with: anyone }\n"
     "  - { id: cap, deny: pay, amount: { min: 50 INR } }\n"
@@ -28,7 +31,8 @@ CONTEXT: Any = None  # no method looks at it
 @pytest.fixture
 async def service(database: Any, monkeypatch: pytest.MonkeyPatch) -> PolicyService:
     """One whose leases last as long as no time."""
-    monkeypatch.setattr("indai.policy.servicer.LEASE_S", 0.0)
+    monkeypatch.setattr("indai.policy.leases.LEASE_S", 0.0)
+    monkeypatch.setattr("indai.policy.leases.MARGIN_S", 0.0)
     service = PolicyService(database.pool, lambda: NOW)
     for owner in (ACME, OTHER):
         await service.SetPolicy(pb.SetPolicyRequest(owner=owner, yaml=OWNER), CONTEXT)
@@ -134,3 +138,62 @@ async def test_a_layer_without_an_owners_rules_and_a_faulty_scope_are_refused(
         await scope(service, "not a domain", HOUSE)
     with pytest.raises(InvalidInput):
         await scope(service, "acme.com", "rules: 1")
+
+
+async def test_another_replica_decides_by_what_this_one_was_told(
+    service: PolicyService, database: Any
+) -> None:
+    other = PolicyService(database.pool, lambda: NOW)
+    assert summary(await pay(other, 60))[0] is Outcome.PERMIT
+    await scope(service, "acme.com", HOUSE)
+    assert summary(await pay(other, 60))[0] is Outcome.REFUSE
+    await service.SetPolicy(pb.SetPolicyRequest(owner=OTHER, yaml=STRICTER), CONTEXT)
+    assert summary(await pay(other, 60, owner=OTHER))[0] is Outcome.REFUSE
+
+
+async def test_what_nobody_has_changed_is_read_once(
+    service: PolicyService, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    async def counted(pool: Any, owner: str, session: str) -> Any:
+        read.append(owner)
+        return await active_state(pool, owner, session)
+
+    monkeypatch.setattr("indai.policy.leases.active_state", counted)
+    other = PolicyService(database.pool, lambda: NOW)
+    for _ in range(3):
+        await pay(other, 60)
+        await pay(other, 60, owner=OTHER)
+    assert read == [ACME, OTHER]
+    await service.SetPolicy(pb.SetPolicyRequest(owner=OTHER, yaml=STRICTER), CONTEXT)
+    read.clear()
+    await pay(other, 60)
+    await pay(other, 60, owner=OTHER)
+    assert read == [OTHER]
+
+
+async def test_a_change_while_the_state_is_read_is_not_missed(
+    service: PolicyService, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def overtaken(pool: Any, owner: str, session: str) -> Any:
+        state = await active_state(pool, owner, session)
+        monkeypatch.setattr("indai.policy.leases.active_state", active_state)
+        await scope(service, "acme.com", HOUSE)
+        return state
+
+    other = PolicyService(database.pool, lambda: NOW)
+    await pay(other, 60, owner=OTHER)
+    monkeypatch.setattr("indai.policy.leases.active_state", overtaken)
+    assert summary(await pay(other, 60))[0] is Outcome.REFUSE
+    await scope(service, "acme.com", "")
+    assert summary(await pay(other, 60))[0] is Outcome.PERMIT  # and not what was compiled in between
+
+
+async def test_what_the_owner_set_meanwhile_is_not_replaced(service: PolicyService, database: Any) -> None:
+    before = (await active_state(database.pool, ACME)).policy_hash
+    await service.SetPolicy(pb.SetPolicyRequest(owner=ACME, yaml=STRICTER), CONTEXT)
+    set_since = (await active_state(database.pool, ACME)).policy_hash
+    late = compile_policy(OWNER, {"operator": HOUSE})
+    assert not await activate(database.pool, ACME, late, NOW, instead_of=before)
+    assert (await active_state(database.pool, ACME)).policy_hash == set_since

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import asyncpg
 import grpc
@@ -19,11 +19,11 @@ from indai.policy.compiled import (
     decide_many,
 )
 from indai.policy.explain import explain
+from indai.policy.leases import Leases
 from indai.policy.lint import lint
 from indai.policy.sentences import sentences
 from indai.policy.store import (
     EVERYONE,
-    State,
     StoredVersion,
     activate,
     active_state,
@@ -35,16 +35,15 @@ from indai.policy.store import (
 from indai.policy.values import MINUTES_PER_DAY
 from indai.policy.windows import WindowFacts, allowed_windows
 from indai.policy.wire import about_from, facts_from, handle_of
-from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.protocol.errors import InvalidInput, NotFound, Reason, Unavailable
 from indai.protocol.quoting import quoted
 from indai.v1 import policy_pb2 as pb
 from indai.v1 import policy_pb2_grpc
 
 MAX_FACTS = 64
-LEASE_S = 1.0
 NOBODY = cautious_policy("UTC")
+_ATTEMPTS = 5
 _MAX_SESSION = 100
-_MARGIN_S = 0.05
 _MAX_CACHED = 1024
 _MINUTE_MS = 60_000
 _SHORT_RANGE_MS = 14 * 24 * 60 * _MINUTE_MS
@@ -69,8 +68,7 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         # By owner, hash, session and state of the other layers, least recently used first: the key names its
         # content, so nothing here grows stale.
         self._compiled: OrderedDict[tuple[str, bytes, str, str], CompiledPolicy] = OrderedDict()
-        # By owner and session: what is active, and until when (loop time, s) it counts without a look.
-        self._leases: dict[tuple[str, str], tuple[State, float]] = {}
+        self._leases = Leases(pool)
 
     async def SetPolicy(
         self,
@@ -94,10 +92,10 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
                 self._pool, owner, request.layer, request.yaml, now, session=request.session
             )
             await activate(self._pool, owner, policy, now, active=not request.session)
-        self._leases.pop((owner, request.session), None)
+        self._leases.forget()
         if changed and replaced is not None:
-            # Other replicas may decide under the version before until their lease ends.
-            await asyncio.sleep(LEASE_S + _MARGIN_S)
+            # Other replicas may decide under the version before until they look again.
+            await self._leases.outlast()
         stored = await self._read(owner, policy.policy_hash)
         return pb.SetPolicyResponse(version=_version(stored), changed=changed)
 
@@ -113,9 +111,9 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         if request.yaml:
             await asyncio.to_thread(compile_policy, NOBODY, {layer: request.yaml})
         changed = await set_layer(self._pool, scope, layer, request.yaml, self._clock())
-        self._leases.clear()
+        self._leases.forget()
         if changed:
-            await asyncio.sleep(LEASE_S + _MARGIN_S)
+            await self._leases.outlast()
         return pb.SetScopeResponse(changed=changed)
 
     async def CheckPolicy(
@@ -208,33 +206,31 @@ class PolicyService(policy_pb2_grpc.PolicyServiceServicer):
         )
 
     async def _active(self, owner: str, session: str = "") -> CompiledPolicy:
-        state = await self._state(owner, session)
-        key = (owner, state.policy_hash or b"", session, state.layers)
-        if cached := self._compiled.get(key):
-            self._compiled.move_to_end(key)
-            return cached
-        version = await self._read(owner, b"")
-        others = await read_layers(self._pool, owner, session)
+        for _ in range(_ATTEMPTS):
+            state = await self._leases.state(owner, session)
+            key = (owner, state.policy_hash or b"", session, state.layers)
+            if cached := self._compiled.get(key):
+                self._compiled.move_to_end(key)
+                return cached
+            version = await self._read(owner, state.policy_hash or b"")
+            others = await read_layers(self._pool, owner, session)
+            if state.is_of(others):
+                return await self._compile(key, version, others)
+            self._leases.forget()  # somebody changed a layer meanwhile: what was read is of two moments
+        raise Unavailable(Reason.DATABASE_UNAVAILABLE, "The rules are being changed all the time; try again.")
+
+    async def _compile(
+        self, key: tuple[str, bytes, str, str], version: StoredVersion, others: Mapping[str, str]
+    ) -> CompiledPolicy:
+        owner, _, session, _ = key
         policy = await asyncio.to_thread(compile_policy, version.source, others)
         if policy.policy_hash != version.policy_hash:
             # A layer beside the owner's changed, or the program compiles them differently since an upgrade:
             # that is a version of its own.
-            await activate(self._pool, owner, policy, self._clock(), active=not session)
+            now, before = self._clock(), version.policy_hash
+            await activate(self._pool, owner, policy, now, active=not session, instead_of=before)
         self._keep(key, policy)
         return policy
-
-    async def _state(self, owner: str, session: str) -> State:
-        """What the tables said at most `LEASE_S` ago: who changes them waits that long before they say so."""
-        now = asyncio.get_running_loop().time()
-        known = self._leases.get((owner, session))
-        if known is not None and now < known[1]:
-            return known[0]
-        found = await active_state(self._pool, owner, session)
-        if found.policy_hash is not None:
-            if len(self._leases) >= _MAX_CACHED:
-                self._leases.clear()
-            self._leases[owner, session] = found, now + LEASE_S
-        return found
 
     async def _read(self, owner: str, policy_hash: bytes) -> StoredVersion:
         version = await read_version(self._pool, owner, policy_hash)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,6 +40,14 @@ class State:
     policy_hash: bytes | None
     layers: str
 
+    def is_of(self, others: Mapping[str, str]) -> bool:
+        """Whether these are the layers, by name, that the mark was taken of; as `policy.active_state`."""
+        marks = (
+            f"{name}:{hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()}"
+            for name, text in sorted(others.items())
+        )
+        return ",".join(marks) == self.layers
+
 
 _INSERT_VERSION = """
     INSERT INTO policy.version
@@ -50,7 +59,7 @@ _INSERT_VERSION = """
 _ACTIVATE = """
     INSERT INTO policy.active AS a (owner, policy_hash, activated_at) VALUES ($1, $2, $3)
     ON CONFLICT (owner) DO UPDATE SET policy_hash = EXCLUDED.policy_hash, activated_at = EXCLUDED.activated_at
-    WHERE a.policy_hash <> EXCLUDED.policy_hash
+    WHERE a.policy_hash <> EXCLUDED.policy_hash AND ($4::bytea IS NULL OR a.policy_hash = $4)
     RETURNING true
 """
 _SELECT_VERSION = """
@@ -75,11 +84,18 @@ _CLEAR_LAYER = "DELETE FROM policy.layer WHERE (scope, layer, session) = ($1, $2
 
 
 async def activate(
-    pool: asyncpg.Pool, owner: str, policy: CompiledPolicy, now_ms: int, *, active: bool = True
+    pool: asyncpg.Pool,
+    owner: str,
+    policy: CompiledPolicy,
+    now_ms: int,
+    *,
+    active: bool = True,
+    instead_of: bytes | None = None,
 ) -> bool:
     """Store the version if it is new and make it active, in one transaction; False if it was already.
 
-    A session's version is only stored (`active=False`): it decides by its name.
+    A session's version is only stored (`active=False`): it decides by its name. `instead_of`: only if this
+    hash is the active one still; what the owner has set since stays.
     """
     layers = [layer_values(layer) for layer in policy.layers]
     async with transaction(pool, [owner]) as connection:
@@ -98,7 +114,7 @@ async def activate(
         if not active:
             return False
         at = datetime.fromtimestamp(now_ms / 1000, UTC)
-        return bool(await connection.fetchval(_ACTIVATE, owner, policy.policy_hash, at))
+        return bool(await connection.fetchval(_ACTIVATE, owner, policy.policy_hash, at, instead_of))
 
 
 async def active_state(pool: asyncpg.Pool, owner: str, session: str = "") -> State:
@@ -108,6 +124,13 @@ async def active_state(pool: asyncpg.Pool, owner: str, session: str = "") -> Sta
             "SELECT * FROM policy.active_state($1, $2, $3)", owner, authority_of(owner), session
         )
     return State(row["policy_hash"], row["layers"])
+
+
+async def generations(pool: asyncpg.Pool) -> tuple[int, ...]:
+    """How often the policies of each bucket have changed: see `policy.generation`."""
+    with translate_errors():
+        numbers = await pool.fetchval("SELECT array_agg(number ORDER BY bucket) FROM policy.generation")
+    return tuple(numbers)
 
 
 async def read_layers(pool: asyncpg.Pool, owner: str, session: str = "") -> dict[str, str]:
