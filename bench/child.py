@@ -22,7 +22,7 @@ import uvloop
 from indai.client.channels import plain_channel
 from indai.client.handlekeys import claim
 from indai.client.network import NetworkPolicy
-from indai.node.app import running
+from indai.node.app import running, spare_the_collector
 from indai.node.settings import Settings
 from indai.protocol.handlestate import NodeRecord
 from indai.protocol.keys import SigningKey
@@ -47,6 +47,7 @@ async def serve(plan: dict[str, Any]) -> None:
 
     sampler = Sampler()
     async with running(settings, enrol) as info:
+        spare_the_collector()
         _say({"addresses": info.addresses})
         reader = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(

@@ -214,6 +214,26 @@ async def test_an_edit_between_our_read_and_our_rename_is_kept(
     assert len(await calendar.busy(NOON, NOON + 9 * HOUR)) == 3
 
 
+async def test_our_own_writes_are_told_from_an_edit_between_them(tmp_path: Path) -> None:
+    calendar = CalendarFile(copy_of(NAMES[0], tmp_path), KOLKATA)
+    first = calendar.version
+    for number in range(3):
+        await calendar.put(meeting(f"m{number}@ind.ai"))
+    ours = calendar.version
+    assert first != ours
+    assert calendar.is_ours(first, ours)
+    assert calendar.is_ours(ours, ours)
+    assert not calendar.is_ours(ours, first)
+    path = tmp_path / NAMES[0]
+    path.write_bytes(path.read_bytes().replace(b"Coffee", b"Tea"))
+    edited = calendar.version
+    assert not calendar.is_ours(ours, edited)
+    await calendar.remove("m0@ind.ai")
+    assert calendar.is_ours(edited, calendar.version)
+    assert not calendar.is_ours(first, calendar.version)
+    assert not CalendarFile(path, KOLKATA).is_ours(first, ours)
+
+
 async def test_two_nodes_writing_one_calendar_lose_nothing(tmp_path: Path) -> None:
     files = [CalendarFile(tmp_path / "a.ics", KOLKATA) for _ in range(4)]
     await asyncio.gather(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,7 @@ class Resolver:
         self._cache: OrderedDict[str, _Known] = OrderedDict()
         self._running: dict[str, asyncio.Task[_Known]] = {}
         self._tailing = asyncio.Lock()
+        self._touched: set[str] | None = None  # None: nobody asks, or it may be any
 
     @property
     def policy(self) -> NetworkPolicy:
@@ -150,7 +151,8 @@ class Resolver:
         (STALE_HEAD, or UNREACHABLE from the channel), ProtocolError (BAD_PROOF, BAD_CHECKPOINT,
         BAD_SIGNATURE, SPLIT_VIEW, LOG_ROLLED_BACK, INVALID_OPERATION), InvalidInput for what is no handle.
         """
-        name = str(Handle.parse(handle))
+        # What is kept is kept under its proper name, which needs no second parsing.
+        name = handle if handle in self._cache else str(Handle.parse(handle))
         known = self._cached(name, max_age_ms)
         if known is None:
             known = await self._shared_lookup(name)
@@ -241,6 +243,12 @@ class Resolver:
         await self._heads.save()
         return head
 
+    def take_touched(self) -> set[str] | None:
+        """The handles that the log has touched since this was last asked, as far as it was tailed; None for
+        "it may be any": at the first question, and after a large gap."""
+        touched, self._touched = self._touched, set()
+        return touched
+
     def _cached(self, handle: str, max_age_ms: int) -> _Known | None:
         known = self._cache.get(handle)
         if known is None:
@@ -251,7 +259,9 @@ class Resolver:
         if self._clock() - newest.time_ms > max_age_ms:
             return None
         self._cache.move_to_end(handle)
-        return known if newest is known.head else replace(known, head=newest)
+        if newest is known.head:
+            return known
+        return _Known(known.chain, newest, known.domain_failing_since_ms)
 
     async def _shared_lookup(self, handle: str) -> _Known:
         """One look-up for all who ask for `handle` at the same time; it goes on when one of them gives up."""
@@ -325,11 +335,14 @@ class Resolver:
     async def _forget_touched(self, old: Head | None, new: Head, proof: list[bytes]) -> None:
         if old is None or new.size - old.size > MAX_TAILED:
             self._cache = OrderedDict((h, k) for h, k in self._cache.items() if k.head.size >= new.size)
+            self._touched = None
             return
-        if new.size == old.size or not self._cache:
+        if new.size == old.size or (not self._cache and self._touched is None):
             return
         entries = await self._entries(old.size, new.size)
         for index, handle in touched_handles(old, new, proof, entries):
+            if self._touched is not None:
+                self._touched.add(handle)
             known = self._cache.get(handle)
             if known is not None and known.head.size <= index:
                 del self._cache[handle]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -83,6 +84,8 @@ if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
 
 DATABASE_CHECK_S = 1.0
+# New objects before a look at the youngest, such looks before one at older ones, those before one at all.
+GC_THRESHOLDS = (10_000, 10, 20)
 
 Ready = Callable[[RunInfo], Awaitable[None]]
 
@@ -102,6 +105,7 @@ async def run(settings: Settings, *, ready: Ready, enrol: Enrol) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with running(settings, enrol) as info:
+        spare_the_collector()
         await ready(info)
         waiting = [asyncio.ensure_future(stopped.wait()), asyncio.ensure_future(info.fenced.wait())]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -109,6 +113,15 @@ async def run(settings: Settings, *, ready: Ready, enrol: Enrol) -> None:
             task.cancel()
     if info.fenced.is_set():
         raise fenced(f"{settings.node_handle}/ledger")
+
+
+def spare_the_collector() -> None:
+    """What was made until now lives as long as the process, and most of what a message makes is freed by its
+    counts: Python's cycle collector never looks at the former again, and at the latter more rarely. It took
+    7 % of a busy node's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 @contextlib.asynccontextmanager

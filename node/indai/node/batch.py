@@ -7,7 +7,7 @@ A batch reads memory (threads, reservations) but writes none of it: the engine t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -27,6 +27,7 @@ from indai.node.kinds.acquaintance import Note
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
+from indai.protocol.copies import replace
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.leaf import LeafKind
 from indai.protocol.messages import Message, Move
@@ -54,9 +55,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A batch before an item, to return to."""
+    """A batch before an item, to return to. `rows`: each section's list and how long it was; lists only
+    grow, what is taken out makes a new one."""
 
-    rows: dict[str, list[Row]]
+    rows: dict[str, tuple[list[Row], int]]
     entries: list[Entry]
     threads: dict[Key, ThreadState]
     reserved: dict[str, Holdings]
@@ -93,6 +95,7 @@ class Batch:
         self._erased: set[Key] = set()
         self.reserved: dict[str, Holdings] = {}
         self.crowds: dict[str, Crowd] = {}
+        self._counted: set[str] = set()  # owners whose counts are a copy that no mark shares
         self.sends: list[Outgoing] = []
         self.resends: set[str] = set()  # owners of stored messages that are to be sent once more
         self.dropped: list[tuple[str, bytes, str]] = []  # (owner, mid, move) that can't be delivered any more
@@ -403,8 +406,8 @@ class Batch:
     def _merge(self, draft: Draft) -> None:
         # A question raised earlier in this batch that this item has made idle is never asked.
         idle = {(row["owner"], row["thread"]) for row in draft.doc.get("void", ())}
-        asked = self._rows.get("approvals", [])
-        asked[:] = [row for row in asked if (row["owner"], row["thread"]) not in idle]
+        if idle and (asked := self._rows.get("approvals")):
+            self._rows["approvals"] = [row for row in asked if (row["owner"], row["thread"]) not in idle]
         for section, rows in draft.doc.items():
             self._rows.setdefault(section, []).extend(rows)
         self._cancel_out()
@@ -427,19 +430,21 @@ class Batch:
             self.points_after.append("after-commit")
 
     def _crowd(self, owner: str) -> Crowd:
-        """This batch's own copy of the owner's counts."""
-        if owner not in self.crowds:
-            self.crowds[owner] = self._known_crowds[owner].copy()
+        """This batch's own copy of the owner's counts, since the last mark."""
+        if owner not in self._counted:
+            self.crowds[owner] = (self.crowds.get(owner) or self._known_crowds[owner]).copy()
+            self._counted.add(owner)
         return self.crowds[owner]
 
     def _mark(self) -> _Mark:
-        rows = {section: list(rows) for section, rows in self._rows.items()}
+        rows = {section: (rows, len(rows)) for section, rows in self._rows.items()}
+        self._counted.clear()
         return _Mark(
             rows,
             list(self._entries),
             dict(self.threads),
             dict(self.reserved),
-            {owner: crowd.copy() for owner, crowd in self.crowds.items()},
+            dict(self.crowds),
             list(self.sends),
             set(self.resends),
             list(self.effects),
@@ -450,7 +455,9 @@ class Batch:
 
     def _return_to(self, mark: _Mark) -> None:
         self._context.acquaintances.undo(mark.notes)
-        self._rows, self._entries = mark.rows, mark.entries
+        self._rows = {section: rows[:length] for section, (rows, length) in mark.rows.items()}
+        self._entries = mark.entries
+        self._counted.clear()
         self.threads, self.reserved, self.crowds = mark.threads, mark.reserved, mark.crowds
         self.sends, self.resends, self.effects = mark.sends, mark.resends, mark.effects
         self.points, self.points_after = mark.points, mark.points_after

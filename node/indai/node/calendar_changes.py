@@ -113,6 +113,7 @@ class CalendarChanges:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._versions: dict[str, object] = {}
+        self._again: set[str] = set()  # owners whose calendar is looked at whatever the look under way finds
         self._suspects: dict[str, dict[bytes, tuple[int, int]]] = {}
         self._asked_ms: dict[str, int] = {}
         self._told: dict[str, str] = {}
@@ -133,8 +134,9 @@ class CalendarChanges:
             await asyncio.sleep(POLL_S + len(self._agents) / OWNERS_PER_S)
 
     def forget(self, owner: str) -> None:
-        """Compare again, changed or not: the owner's settings are others."""
+        """Compare again, changed or not: the owner's settings are others, or we have overruled them."""
         self._versions.pop(owner, None)
+        self._again.add(owner)
 
     async def look_at_all(self) -> None:
         """One look at every owner's calendars; what fails is looked at again."""
@@ -167,11 +169,16 @@ class CalendarChanges:
                 self._told.pop(owner, None)
 
     async def _changed(self, owners: Sequence[str]) -> dict[str, tuple[object, ...]]:
-        """The versions of those calendars that are others than at the last look, of owners who have anything
-        to come."""
+        """The versions of those calendars that somebody else has changed since the last look, of owners who
+        have anything to come."""
         calendars = {owner: self._agents.get(owner).calendar for owner in owners}
         now = await asyncio.to_thread(lambda: {owner: each.version for owner, each in calendars.items()})
-        changed = {owner: version for owner, version in now.items() if self._versions.get(owner) != version}
+        changed: dict[str, tuple[object, ...]] = {}
+        for owner, version in now.items():
+            if owner in self._versions and calendars[owner].is_ours(self._versions[owner], version):
+                self._versions[owner] = version  # what we have written since is what was agreed
+            else:
+                changed[owner] = version
         if not changed:
             return {}
         async with self._store.scope(*changed) as connection:
@@ -181,7 +188,10 @@ class CalendarChanges:
                 list(changed),
                 self._clock(),
             )
-        return {row["owner"]: changed[row["owner"]] for row in rows}
+        busy = {row["owner"] for row in rows}
+        # Who has nothing to come is looked at again when something changes, and what is agreed is a change.
+        self._versions.update({owner: version for owner, version in changed.items() if owner not in busy})
+        return {owner: changed[owner] for owner in busy}
 
     async def _try(self, owner: str, version: tuple[object, ...]) -> None:
         try:
@@ -192,6 +202,7 @@ class CalendarChanges:
             log.exception("calendar not compared", owner=owner)
 
     async def _compare(self, owner: str, version: tuple[object, ...]) -> None:
+        self._again.discard(owner)
         meetings = await self._meetings(owner)
         standing = await self._standing(owner, meetings)
         found = {
@@ -210,7 +221,7 @@ class CalendarChanges:
         lost = lost or (None in version and self._agents.get(owner).target is None)
         for thread, now in settled.items():
             await self._notice(owner, Change(found[thread][0], now, self._clock()), ask=lost)
-        if len(settled) == len(seen):
+        if len(settled) == len(seen) and owner not in self._again:
             self._versions[owner] = version
 
     async def _standing(
@@ -352,6 +363,7 @@ class CalendarChanges:
         """What was agreed stands in the calendar again, over whatever its owner made of it."""
         kept = replace(meeting.event, sequence=max(1, meeting.event.sequence))
         await self._agents.get(owner).calendar.put_many([kept])
+        self.forget(owner)  # a row that says otherwise goes when they are compared again
 
     async def _close(self, owner: str, thread: bytes, state: str) -> None:
         async with self._store.scope(owner) as connection:

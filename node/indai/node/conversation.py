@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 
 from indai.ledger.entries import prepare, prepare_decision
@@ -23,6 +23,7 @@ from indai.node.inbound import Inbound
 from indai.node.kinds import words
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.node.outbox import Outgoing
+from indai.protocol.copies import replace
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import Reason
 from indai.protocol.kinds.base import Holding, Money, Slot, Stock

@@ -7,7 +7,7 @@ the order of the queue, which is why the index of a ledger entry can be known be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from indai.ledger.entries import Entry, seal
@@ -17,6 +17,7 @@ from indai.node.holdings import Holdings
 from indai.node.kinds import words
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, hexed
+from indai.protocol.copies import replace
 from indai.protocol.delegations import Link
 from indai.protocol.kinds.meet import MEET
 from indai.protocol.kinds.table import KINDS

@@ -64,11 +64,13 @@ class Effects:
         self._known: OrderedDict[Key, bool] = OrderedDict()
         self._recall = Recall(self._read)
 
-    async def load(self, owners: Sequence[str]) -> None:
-        """Take up what an earlier run left, and begin."""
+    def start(self) -> None:
+        """Begin to mark what was carried out."""
         self._spawn(self._mark())
-        if owners:
-            await self._read(owners)
+
+    async def load(self, owners: Sequence[str]) -> None:
+        """Take up what an earlier run left."""
+        await self._read(owners)
 
     def recall(self, owners: Iterable[str]) -> None:
         """Take up what is stored for these owners, again. Returns at once."""

@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -28,11 +27,13 @@ from indai.node.context import Context
 from indai.node.crowd import Crowd
 from indai.node.draft import ThreadState, states_of
 from indai.node.effects import Effects
+from indai.node.following import Follower
 from indai.node.holdings import Holdings
 from indai.node.inbound import Inbound
 from indai.node.items import Act, Answered, Approval, Convene, Deliver, Erasure, Item, Start, Wake, Withdrawal
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.store import Key, Store
+from indai.protocol.copies import replace
 from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.messages import MeetWish, Move, Terms, Wish
 from indai.protocol.party_state import OwnerActs
@@ -65,10 +66,11 @@ class Engine:
         self._worker: asyncio.Task[None] | None = None
         self._outbox: Outbox | None = None
         self._effects: Effects | None = None
+        self._followers: tuple[Follower, ...] = ()
 
-    def start_work(self, outbox: Outbox, effects: Effects) -> None:
-        """Begin; what is committed is handed to `outbox` and `effects`."""
-        self._outbox, self._effects = outbox, effects
+    def start_work(self, outbox: Outbox, effects: Effects, followers: Sequence[Follower] = ()) -> None:
+        """Begin; what is committed is handed to `outbox` and `effects`, and told to `followers`."""
+        self._outbox, self._effects, self._followers = outbox, effects, tuple(followers)
         self._worker = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -330,6 +332,8 @@ class Engine:
         effects.add(batch.effects)
         for owner, thread in batch.threads:
             self.changed(owner, thread)
+        for follower in self._followers:
+            follower.committed(batch.threads.values())
 
     async def _erase(self, item: Erasure) -> None:
         """In a transaction of its own: nothing else changes a thread that has ended."""
@@ -346,6 +350,8 @@ class Engine:
             return
         item.succeed(erased)
         self.changed(item.owner, item.thread)
+        for follower in self._followers:
+            follower.doubted([item.owner])
 
     def _doubt(self, items: Sequence[Item]) -> None:
         """Whether these items were stored is unknown: what they may have left to do is read from the
@@ -355,6 +361,8 @@ class Engine:
         owners = {item.owner for item in items}
         outbox.recall(owners)
         effects.recall(owners)
+        for follower in self._followers:
+            follower.doubted(owners)
 
     def _work(self) -> tuple[Outbox, Effects]:
         if self._outbox is None or self._effects is None:

@@ -15,6 +15,7 @@ from indai.node.belongings import Belongings
 from indai.node.clock import DatabaseClock
 from indai.node.contents import Contents
 from indai.node.engine import Engine
+from indai.node.following import portions
 from indai.node.host import Host
 from indai.node.keystore import KeyStore
 from indai.node.kinds.acquaintance import Acquaintances
@@ -94,7 +95,8 @@ class Exchange:
         """Remove what may be kept no longer, for ever."""
         while True:
             try:
-                await self.contents.sweep(list(self.agents), self.clock())
+                for owners in portions(list(self.agents)):
+                    await self.contents.sweep(owners, self.clock())
             except IndaiError as error:
                 log.warning("contents not swept", reason=error.reason.name, error=error.message)
             await asyncio.sleep(SWEEP_S)

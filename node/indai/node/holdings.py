@@ -7,8 +7,9 @@ drafts reckon with.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from indai.protocol.copies import replace
 from indai.protocol.kinds.base import Holding, Slot, Stock
 
 Slots = dict[bytes, tuple[int, int]]

@@ -107,15 +107,33 @@ class Host:
                 if found := await self._series(owner, about, wish, slots, reserved, uid):
                     return found
                 continue
-            decisions = await self._decide(owner, about, slots, reserved)
-            for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
-                for (start, end), decision in zip(slots, decisions, strict=True):
-                    if answered(decision) == outcome and not await self._crowded(
-                        owner, start, end, decision, reserved
-                    ):
-                        terms = MeetTerms(start, end, wish.title, wish.place, uid)
-                        return Answer(outcome, decision, terms=terms)
+            # The first is mostly permitted, and then nobody wants to know about the others.
+            decisions = await self._decide_until_permit(owner, about, slots, reserved)
+            chosen = await self._chosen(owner, slots, decisions, reserved)
+            if len(decisions) < len(slots) and chosen is None:
+                decisions = [*decisions, *await self._decide(owner, about, slots[1:], reserved)]
+                chosen = await self._chosen(owner, slots, decisions, reserved)
+            if chosen is not None:
+                (start, end), decision, outcome = chosen
+                return Answer(outcome, decision, terms=MeetTerms(start, end, wish.title, wish.place, uid))
         return await self._no_room(owner, about, wish, free, reserved)
+
+    async def _chosen(
+        self,
+        owner: str,
+        slots: Sequence[tuple[int, int]],
+        decisions: Sequence[policy_pb2.Decision],
+        reserved: Reserved,
+    ) -> tuple[tuple[int, int], policy_pb2.Decision, int] | None:
+        """The first of these slots, as far as they are decided, that is permitted, else that may be asked
+        about; with enough free time around it."""
+        for outcome in (policy_pb2.OUTCOME_PERMIT, policy_pb2.OUTCOME_ASK):
+            for slot, decision in zip(slots, decisions, strict=False):
+                if answered(decision) == outcome and not await self._crowded(
+                    owner, *slot, decision, reserved
+                ):
+                    return slot, decision, outcome
+        return None
 
     async def terms(self, owner: str, about: Facts, terms: MeetTerms, reserved: Reserved) -> Answer:
         """Whether exactly these terms may be signed now: each time must be free, and the policy is asked."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Collection
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import asyncpg
 import structlog
 from indai.node import views
 from indai.node.agents import Agents
+from indai.node.draft import ThreadState
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError
+from indai.protocol.party_state import Phase
 from indai.v1 import memory_pb2 as pb
 from indai.v1 import owner_pb2
 
@@ -25,27 +29,33 @@ if TYPE_CHECKING:
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
 
 POLL_S = 5.0
-MAX_ROWS = 200
+MAX_ROWS = 200  # of one owner in one look
+MAX_OWNERS = 16
 CALL_TIMEOUT_S = 10.0
 
 _CHANGED = """
-    SELECT t.*, false AS in_calendar FROM node.threads t
-    WHERE t.owner = ANY ($1) AND t.phase = 'COMMITTED' AND t.mid IS NOT NULL AND (t.updated_ms, t.thread) >
-        ($2, $3)
-    ORDER BY t.updated_ms, t.thread LIMIT $4
+    SELECT t.*, false AS in_calendar
+    FROM unnest($1::text[], $2::bigint[], $3::bytea[]) AS o (owner, ms, thread)
+    CROSS JOIN LATERAL (
+        SELECT c.* FROM node.threads c
+        WHERE c.owner = o.owner AND c.phase = 'COMMITTED' AND c.mid IS NOT NULL
+            AND (c.updated_ms, c.thread) > (o.ms, o.thread)
+        ORDER BY c.updated_ms, c.thread LIMIT $4
+    ) AS t
 """
 
 log = structlog.get_logger(__name__)
 
 
 class MemoryFeed:
-    """Polls for threads that changed since the last look."""
+    """Follows the engine: reads what has changed of owners of whom something has, everybody's at start."""
 
     def __init__(self, store: Store, agents: Agents, memory: MemoryServiceAsyncStub) -> None:
         self._store = store
         self._agents = agents
         self._memory = memory
-        self._after = (0, b"")
+        self._changed: dict[str, None] = dict.fromkeys(agents)
+        self._after: dict[str, tuple[int, bytes]] = {}  # by owner: (updated_ms, thread) of what was told last
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -58,6 +68,15 @@ class MemoryFeed:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def committed(self, states: Collection[ThreadState]) -> None:
+        """See `Follower`."""
+        agreed = (state for state in states if state.side.phase is Phase.COMMITTED)
+        self._changed.update(dict.fromkeys(state.columns["owner"] for state in agreed))
+
+    def doubted(self, owners: Collection[str]) -> None:
+        """See `Follower`."""
+        self._changed.update(dict.fromkeys(owners))
+
     async def _run(self) -> None:
         while True:
             try:
@@ -68,22 +87,36 @@ class MemoryFeed:
             await asyncio.sleep(POLL_S)
 
     async def step(self) -> bool:
-        """Tell what changed; whether there may be more."""
-        owners = list(self._agents)
+        """Tell what changed of some owners; whether there may be more."""
+        owners = list(islice(self._changed, MAX_OWNERS))
         if not owners:
             return False
+        for owner in owners:
+            del self._changed[owner]
+        try:
+            await self._tell(owners)
+        except BaseException:
+            self.doubted(owners)
+            raise
+        return bool(self._changed)
+
+    async def _tell(self, owners: list[str]) -> None:
+        after = [self._after.get(owner, (0, b"")) for owner in owners]
         async with self._store.scope(*owners) as connection:
-            rows = await connection.fetch(_CHANGED, owners, *self._after, MAX_ROWS)
-        told: dict[str, list[pb.CommitmentMemory]] = defaultdict(list)
+            rows = await connection.fetch(
+                _CHANGED, owners, [ms for ms, _ in after], [thread for _, thread in after], MAX_ROWS
+            )
+        told: dict[str, list[asyncpg.Record]] = defaultdict(list)
         for row in rows:
-            told[row["owner"]].append(self._memory_of(row))
-        for owner, commitments in told.items():
+            told[row["owner"]].append(row)
+        for owner, changed in told.items():
             access = pb.Access(tenant=owner, door=pb.DOOR_PRIVATE)
+            commitments = [self._memory_of(row) for row in changed]
             request = pb.RecordCommitmentsRequest(access=access, commitments=commitments)
             await self._memory.RecordCommitments(request, timeout=CALL_TIMEOUT_S)
-        if rows:
-            self._after = rows[-1]["updated_ms"], rows[-1]["thread"]
-        return len(rows) == MAX_ROWS
+            self._after[owner] = changed[-1]["updated_ms"], changed[-1]["thread"]
+            if len(changed) == MAX_ROWS:
+                self._changed[owner] = None
 
     def _memory_of(self, row: asyncpg.Record) -> pb.CommitmentMemory:
         thread = views.thread(row, "")

@@ -8,21 +8,24 @@ was seen last is kept in the database, so an operation made while the node was d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import asyncpg
 import structlog
 from indai.client.resolver import Resolved, Resolver
 from indai.node.agents import Agents
+from indai.node.following import portions
 from indai.node.store import Row, Store, hexed
-from indai.protocol.errors import IndaiError
+from indai.protocol.errors import IndaiError, NotFound
 from indai.protocol.keys import key_id
 from indai.protocol.operations import Chain, Link
 from indai.storage.pool import transaction
 from indai.v1 import registry_pb2
 
 ALARM, SEEN = "alarm", "handle-operation"
+PER_CHECK = 1_000  # of those who are looked at because it is unknown whether the log has touched them
 
 log = structlog.get_logger(__name__)
 
@@ -93,6 +96,8 @@ class Monitor:
         self._clock = clock
         self._known: dict[str, Watched] = {}
         self._cried: set[str] = set()
+        self._left: dict[str, None] = {}  # owners who are still to be looked at, in order
+        self._noticed: set[str] = set()  # owners who were among them once
 
     async def load(self) -> None:
         """What was seen before this start."""
@@ -102,10 +107,29 @@ class Monitor:
             self._known[owner] = Watched(subject, seq, mid, tuple(keys), home)
 
     async def check(self) -> None:
-        """Look at every handle that lives here; what the log did not touch is in memory and costs nothing."""
-        for owner, found in (await self._resolver.resolve_many(self._agents)).items():
+        """Look at the handles that live here and that the log has touched since the last check; at start, and
+        when it is unknown which, at all of them, some at each check."""
+        touched = self._resolver.take_touched()
+        if touched is None:
+            self._left.update(dict.fromkeys(self._agents))
+            self._noticed.update(self._agents)
+        # One who came to live here may have had a record before.
+        new = [owner for owner in self._agents if owner not in self._noticed]
+        self._noticed.update(new)
+        self._left.update(dict.fromkeys(new))
+        now = dict.fromkeys(owner for owner in touched or () if owner in self._agents)
+        now.update(dict.fromkeys(islice(self._left, PER_CHECK)))
+        for owner in now:
+            self._left.pop(owner, None)
+        await self._look_at(now)
+
+    async def _look_at(self, owners: Collection[str]) -> None:
+        for owner, found in (await self._resolver.resolve_many(owners)).items():
+            if isinstance(found, NotFound):
+                continue  # not claimed yet: the log will tell
             if isinstance(found, IndaiError):
-                continue  # not claimed yet, or the registry is out of reach
+                self._left[owner] = None
+                continue
             if not found.chain.ended_at_ms:
                 await self._agents.bind(owner, found.subject_id)
             known = self._known.get(owner)
@@ -116,7 +140,8 @@ class Monitor:
         """Something about the registry as a whole: an alarm for every owner, once."""
         if words not in self._cried:
             self._cried.add(words)
-            await self._journal([self._row(owner, ALARM, reason, words) for owner in self._agents])
+            for owners in portions(list(self._agents)):
+                await self._journal([self._row(owner, ALARM, reason, words) for owner in owners])
 
     async def _changed(self, owner: str, known: Watched | None, found: Resolved) -> None:
         chain = found.chain

@@ -39,6 +39,7 @@ from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exchange_role import open_exchange
 from indai.node.exporting import Exporter
+from indai.node.following import portions
 from indai.node.group_service import GroupServicer
 from indai.node.handshakes import Handshakes
 from indai.node.host import Host
@@ -216,7 +217,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.push_async_callback(outbox.close)
         effects = Effects(store, agents, clock, engine.changed)
         stack.push_async_callback(effects.close)
-        engine.start_work(outbox, effects)
+        timers = Timers(store, agents, engine.wake, clock)
+        feed = MemoryFeed(store, agents, near.memory) if near.memory is not None else None
+        engine.start_work(outbox, effects, [timers, feed] if feed else [timers])
         stack.push_async_callback(engine.close)
 
         peer = await RpcServer.start(
@@ -239,13 +242,13 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         )
         await plan.enrol(plan.handle, record)
 
-        await outbox.load(list(agents))
-        await effects.load(list(agents))
-        timers = Timers(store, agents, engine.wake, clock)
+        for portion in portions(list(agents)):
+            await outbox.load(portion)
+            await effects.load(portion)
+        effects.start()
         timers.start()
         stack.push_async_callback(timers.close)
-        if plan.neighbours.memory is not None:
-            feed = MemoryFeed(store, agents, plan.neighbours.memory)
+        if feed is not None:
             feed.start()
             stack.push_async_callback(feed.close)
         stack.callback(asyncio.create_task(tail(resolver, monitor)).cancel)

@@ -16,9 +16,10 @@ same answer; a receiver refuses what comes from the future. Pure: nothing here k
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
+from indai.protocol.copies import replace
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import GRACE_MS, MAX_SKEW_MS
 from indai.protocol.messages import DAY_MS, EventBody, EventKind, Message, Terms, Wish

@@ -11,9 +11,10 @@ recorded, even where it no longer has an effect; thus both parties end with the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
+from indai.protocol.copies import replace
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import GRACE_MS
 from indai.protocol.kinds.table import kind_of

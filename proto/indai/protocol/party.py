@@ -9,10 +9,10 @@ does not, nothing happened. `party_state` holds the types and their JSON.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
 
 from indai.protocol import party_life
+from indai.protocol.copies import replace
 from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.group import coordinator
 from indai.protocol.header import GRACE_MS

@@ -37,6 +37,7 @@ _BODIES: dict[str, type[Any]] = {
 }
 _NAMES = {body: name for name, body in _BODIES.items()}
 _REPEATS = ("repeats", "again_ms")
+_MEETINGS = (MeetWish, MeetTerms)
 _FIELDS = {
     body: tuple(field.name for field in dataclasses.fields(body) if field.name not in _REPEATS)
     for body in _NAMES
@@ -51,8 +52,9 @@ def body_to_json(body: Body | None) -> dict[str, Any] | None:
         return _event_to_json(body)
     if isinstance(body, queries.QueryBody | queries.AnswerBody | RelayBody):
         raise TypeError("a query, or what only carries a message, is no part of a thread")
-    repeats = any(getattr(body, name, None) for name in _REPEATS)
-    if isinstance(body, Wish | Terms) and (repeats or type(body) not in _NAMES):
+    # Asked in this order: whether something is of an abstract class takes longest to say.
+    repeats = isinstance(body, _MEETINGS) and any(getattr(body, name, None) for name in _REPEATS)
+    if (repeats or type(body) not in _NAMES) and isinstance(body, Wish | Terms):
         form = "wish" if isinstance(body, Wish) else "terms"
         return {"kind": f"{body.kind}-{form}", "signed": _base64(body.to_pb())}
     fields: dict[str, Any] = {"kind": _NAMES[type(body)]}

@@ -8,9 +8,9 @@ what the terms let the other do alone, and only asks its owner where both must a
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
 
+from indai.protocol.copies import replace
 from indai.protocol.errors import Reason, Refused
 from indai.protocol.header import GRACE_MS
 from indai.protocol.kinds.base import Kind

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
+from functools import lru_cache
 
 import asyncpg
 from indai.policy.store import EVERYONE, State, active_state, authority_of, generations
@@ -76,6 +77,7 @@ def _marks(numbers: Marks, owner: str) -> Marks:
     return tuple(numbers[_bucket(scope)] for scope in (owner, authority_of(owner), EVERYONE))
 
 
+@lru_cache(maxsize=MAX_KEPT)
 def _bucket(scope: str) -> int:
     """As `policy.count_change`."""
     return hashlib.sha256(scope.encode()).digest()[0]

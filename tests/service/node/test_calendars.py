@@ -276,6 +276,43 @@ async def test_an_owner_who_said_so_need_not_be_asked(here: Scene, pair: Pair) -
     await here.bob.SetMeetSettings(request)
 
 
+async def test_what_the_node_itself_writes_is_not_compared_with_every_meeting(
+    here: Scene, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await agreed(here)
+    looks: list[dict[str, object]] = []
+    real = calendar_changes.CalendarChanges._changed
+
+    async def noted(
+        self: calendar_changes.CalendarChanges, owners: list[str]
+    ) -> dict[str, tuple[object, ...]]:
+        found = await real(self, owners)
+        if "ind.ai/bob" in owners:
+            looks.append(dict(found))
+        return found
+
+    monkeypatch.setattr(calendar_changes.CalendarChanges, "_changed", noted)
+
+    async def at_rest() -> bool:
+        return len(looks) > 1 and "ind.ai/bob" not in looks[-1]
+
+    await eventually(at_rest)
+    looks.clear()
+    thread = await agreed(here)
+    await eventually(at_rest)
+    assert not any("ind.ai/bob" in look for look in looks)
+    file = pair.b.data / "calendars" / "ind.ai_bob.ics"
+    await asyncio.to_thread(_without, file, thread.thread_id)
+    await agreed(here)  # ours again, on top of the owner's edit
+    await eventually(lambda: _any(waiting(here.bob, thread)))
+    assert "stands" in await answer(here.bob, thread, tell=False)
+    looks.clear()
+    await eventually(at_rest)  # it was seen that the meeting stands again
+    await asyncio.to_thread(_without, file, thread.thread_id)
+    await eventually(lambda: _any(waiting(here.bob, thread)))  # asked anew, though it was answered before
+    await answer(here.bob, thread, tell=False)
+
+
 async def test_a_calendar_file_that_is_lost_cancels_nothing(here: Scene, pair: Pair) -> None:
     request = calendar_pb2.SetMeetSettingsRequest(settings=calendar_pb2.MeetSettings(on_change=TELL))
     await here.bob.SetMeetSettings(request)

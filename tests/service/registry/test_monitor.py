@@ -100,6 +100,39 @@ async def test_an_operation_that_the_node_did_not_make_is_an_alarm(watch: Watch,
     assert (await watch.journal())[2:] == [("alarm", "HANDLE_CHANGED")]
 
 
+async def test_only_what_the_log_has_touched_is_looked_up_again(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver = watch.rig.resolver()
+    monitor = Monitor(watch.pool, Store(watch.pool, "unused"), resolver, watch.agents, NODE, watch.rig.clock)
+    await monitor.load()
+    asked: list[list[str]] = []
+    real = resolver.resolve_many
+
+    async def noted(handles: Any) -> Any:
+        asked.append(sorted(handles))
+        return await real(handles)
+
+    monkeypatch.setattr(resolver, "resolve_many", noted)
+    monkeypatch.setattr("indai.node.monitor.PER_CHECK", 2)
+    others = [f"ind.ai/other-{number}" for number in range(3)]
+    for other in others:
+        watch.agents.hold(other, key(other[-5:]))
+
+    async def look() -> list[str]:
+        await resolver.tail()
+        await monitor.check()
+        return asked.pop()
+
+    assert [await look(), await look(), await look()] == [[ALICE, others[0]], others[1:], []]
+    watch.agents.hold(ALICE, key("second"))
+    await watch.submit(rotated(watch, key("second")))
+    assert await look() == [ALICE]
+    watch.agents.hold("ind.ai/newcomer", key("newcomer"))
+    assert [await look(), await look()] == [["ind.ai/newcomer"], []]
+    assert [event for event, _ in await watch.journal()] == ["handle-operation"] * 2
+
+
 async def test_an_alarm_about_the_registry_reaches_every_owner_once(watch: Watch) -> None:
     monitor = await watch.monitor()
     await monitor.cry("The registry has signed two histories.", "SPLIT_VIEW")

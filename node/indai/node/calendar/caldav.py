@@ -101,6 +101,10 @@ class CalDavCalendar:
         """See `Source`."""
         return self._version
 
+    def is_ours(self, old: object, new: object) -> bool:
+        """See `Source`: a server's version does not say who wrote it."""
+        return old == new
+
     @property
     def problem(self) -> IndaiError | None:
         """Why the last reading failed; None when it did not."""

@@ -23,6 +23,7 @@ import os
 import stat
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ from indai.node.calendar.slots import Interval
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
 
 _MAX_TRIES = 8
+_OWN_WRITES = 256  # of the last ones it is known what they came from
 _LIGHT = 1000  # single events that are searched in some 100 us
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -62,6 +64,7 @@ class CalendarFile:
         self._mutex = threading.Lock()
         self._calendar: Calendar | None = None
         self._signature: Signature | None = None
+        self._came_from: OrderedDict[Signature, Signature] = OrderedDict()  # of what we wrote
 
     @property
     def name(self) -> str:
@@ -75,6 +78,17 @@ class CalendarFile:
             return _signature(os.stat(self._path))
         except OSError:
             return None
+
+    def is_ours(self, old: object, new: object) -> bool:
+        """See `Source`: each of our writes says from which version of the file it came."""
+        for _ in range(_OWN_WRITES):
+            if new == old:
+                return True
+            came_from = self._came_from.get(new) if isinstance(new, tuple) else None
+            if came_from is None:
+                return False
+            new = came_from
+        return False
 
     async def refresh(self) -> None:
         """See `Source`: every query looks at the file itself."""
@@ -175,6 +189,9 @@ class CalendarFile:
                 if written is not None:
                     apply(calendar, splices)
                     self._signature = written
+                    self._came_from[written] = _signature(status)
+                    if len(self._came_from) > _OWN_WRITES:
+                        self._came_from.popitem(last=False)
                     return len({splice.uid for splice in splices})
             raise Unavailable(
                 Reason.UNREACHABLE,

@@ -27,6 +27,10 @@ class Source(Protocol):
     def version(self) -> object:
         """Something that differs whenever what is known here may have changed."""
 
+    def is_ours(self, old: object, new: object) -> bool:
+        """Whether all that lies between these two of its versions is known to have been written by `put_many`
+        and `remove` here."""
+
     async def refresh(self) -> None:
         """Look whether it was changed elsewhere. Never raises: what follows from old knowledge, queries
         say."""
@@ -70,6 +74,13 @@ class Together:
     def version(self) -> tuple[object, ...]:
         """See `Source`."""
         return tuple(source.version for source in self.sources)
+
+    def is_ours(self, old: object, new: object) -> bool:
+        """See `Source`."""
+        if not isinstance(old, tuple) or not isinstance(new, tuple) or len(old) != len(new):
+            return False  # calendars came or went
+        pairs = zip(self.sources, old, new, strict=False)
+        return len(new) == len(self.sources) and all(source.is_ours(*pair) for source, *pair in pairs)
 
     async def refresh(self) -> None:
         """See `Source`."""
