@@ -61,13 +61,14 @@ async def tenant_services(plan: TenantPlan, channels: Service) -> AsyncIterator[
     inside = ChannelServiceStub(local_channel([replace(channels, authenticate=None)]))
     parts = Parts(
         Access(plan.pool, plan.tiers, AuditLog(plan.pool, plan.clock)),
-        Talks(plan.pool),
-        Figures(plan.pool),
+        Talks(plan.pool, plan.bindings),
+        Figures(plan.pool, plan.bindings),
         watch,
         Usage(plan.llm, plan.bindings, plan.clock),
         Work(plan.pool, plan.clock, plan.memory, inside),
         Board(_acting(plan.exchange), plan.clock),
         plan.conversations,
+        plan.bindings,
     )
     people = auth.either(auth.members(plan.sessions.find, *TENANT_ROLES), plan.by_token)
     desk = Service(tenant_pb2_grpc.add_TenantDeskServiceServicer_to_server, TenantDeskServicer(parts), people)

@@ -29,7 +29,7 @@ class Bindings:
         self._pool, self._store = pool, store
         self._cached: dict[tuple[str, str, int | None], Composed] | None = None
         self._known: dict[tuple[str, str], Binding] = {}
-        self._paused: dict[str, bool] = {}
+        self._tenants: dict[str, Tenant | None] = {}
         self._heard = 0  # changes so far: what was read across one is not kept
         self._listening: asyncpg.Connection | None = None
 
@@ -69,15 +69,28 @@ class Bindings:
 
     async def is_paused(self, tenant: str) -> bool:
         """Whether a tenant is paused or archived: none of its agents answers."""
+        found = await self.tenant(tenant)
+        return found is not None and found.status != "active"
+
+    async def zone(self, tenant: str) -> str:
+        """The time zone of a tenant's desk, by its IANA name."""
+        return (await self.tenant(tenant) or Tenant(name=tenant)).time_zone
+
+    async def answer_minutes(self, tenant: str) -> int:
+        """Within which a person of the tenant ought to answer."""
+        return (await self.tenant(tenant) or Tenant(name=tenant)).answer_minutes
+
+    async def tenant(self, tenant: str) -> Tenant | None:
+        """A tenant's own configuration; None when there is none."""
         heard = self._heard
-        if tenant not in self._paused:
+        if tenant not in self._tenants:
             row = (await self._store.newest(TENANTS, [(Kind.TENANT, tenant)])).get((Kind.TENANT, tenant))
             tier = parse(Kind.TENANT, row.config, tenant) if row else None
-            paused = isinstance(tier, Tenant) and tier.status != "active"
+            found = tier if isinstance(tier, Tenant) else None
             if self._cached is None or heard != self._heard:
-                return paused
-            self._paused[tenant] = paused
-        return self._paused[tenant]
+                return found
+            self._tenants[tenant] = found
+        return self._tenants[tenant]
 
     async def composed(
         self, tenant: str, binding: Binding, pending: Pending, version: int | None = None
@@ -118,14 +131,14 @@ class Bindings:
     def _changed(self, connection: object, pid: int, channel: str, payload: str) -> None:
         tenant = payload.partition("/")[0]
         self._heard += 1
-        self._paused = {}
+        self._tenants = {}
         self._known = {key: kept for key, kept in self._known.items() if key[0] != tenant}
         if self._cached is not None:
             self._cached = {key: kept for key, kept in self._cached.items() if key[0] != tenant}
 
     def _deaf(self, connection: object) -> None:
         if self._cached is not None:
-            self._cached, self._paused = None, {}
+            self._cached, self._tenants = None, {}
             log.warning("changes of configurations are not heard any more; nothing is cached from now on")
 
 

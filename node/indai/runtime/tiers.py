@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from enum import Enum
 from importlib import resources
 from typing import Annotated, Any, Literal, TypeAlias
+from zoneinfo import available_timezones
 
 import yaml
 from indai.protocol.errors import InvalidInput, Reason
 from indai.protocol.quoting import quoted
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
 Line = Annotated[str, Field(min_length=1, max_length=500)]
@@ -200,12 +201,20 @@ class Binding(_Strict):
     routing_keys: tuple[Line, ...] = ()
     weights: dict[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=0, le=100)]] = {}
     active: bool = True
+    region: Line | None = None
+    """Whom it is for, such as a ward or a district: how the desk counts what is asked where."""
 
     @model_validator(mode="after")
     def _shares(self) -> Binding:
         if self.weights and sum(self.weights.values()) != 100:
             raise ValueError("the weights of an agent's versions add up to 100")
         return self
+
+
+def _zone(name: str) -> str:
+    if name not in available_timezones():
+        raise ValueError("there is no such time zone; name one as Asia/Kolkata")
+    return name
 
 
 class Tenant(_Strict):
@@ -215,6 +224,10 @@ class Tenant(_Strict):
     status: Literal["active", "paused", "archived"] = "active"
     parent: Slug | None = None
     residence: Annotated[str, Field(pattern="^[A-Z]{2}$")] = "IN"
+    time_zone: Annotated[str, AfterValidator(_zone)] = "Asia/Kolkata"
+    """In which its desk shows times, and its days begin."""
+    answer_minutes: Annotated[int, Field(ge=1, le=10_080)] = 30
+    """Within which a person answers who is asked to: the clock beside each conversation that waits."""
 
 
 Tier: TypeAlias = Tenant | Human | Team | Agent | Binding

@@ -64,6 +64,62 @@ class ListDeskTenantsResponse(_message.Message):
 Global___ListDeskTenantsResponse: _TypeAlias = ListDeskTenantsResponse  # noqa: Y015
 
 @_typing.final
+class GetDeskTenantRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Whose."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDeskTenantRequest: _TypeAlias = GetDeskTenantRequest  # noqa: Y015
+
+@_typing.final
+class GetDeskTenantResponse(_message.Message):
+    """A tenant, for its desk."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    ANSWER_MINUTES_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Slug."""
+    name: _builtins.str
+    """What it is called."""
+    time_zone: _builtins.str
+    """IANA name, such as `Asia/Kolkata`."""
+    answer_minutes: _builtins.int
+    """Minutes within which a person ought to answer a conversation that waits for one."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        name: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
+        answer_minutes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_minutes", b"answer_minutes", "name", b"name", "tenant", b"tenant", "time_zone", b"time_zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetDeskTenantResponse: _TypeAlias = GetDeskTenantResponse  # noqa: Y015
+
+@_typing.final
 class GetTenantFiguresRequest(_message.Message):
     """Request."""
 
@@ -133,6 +189,11 @@ class GetTenantFiguresResponse(_message.Message):
     MOODS_FIELD_NUMBER: _builtins.int
     ENDINGS_FIELD_NUMBER: _builtins.int
     GUARDED_FIELD_NUMBER: _builtins.int
+    REGIONS_FIELD_NUMBER: _builtins.int
+    BINDINGS_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    LATE_FIELD_NUMBER: _builtins.int
     active: _builtins.int
     """Conversations in which an agent answers, with a message in the last 24 hours."""
     waiting: _builtins.int
@@ -141,13 +202,17 @@ class GetTenantFiguresResponse(_message.Message):
     """Conversations that somebody has taken over."""
     guarded: _builtins.int
     """Sentences that guardrails stopped or changed."""
+    time_zone: _builtins.str
+    """The tenant's time zone, by its IANA name: in it days begin."""
+    late: _builtins.int
+    """Conversations that wait longer for a person than the tenant's `answer_minutes`."""
     @_builtins.property
     def waiting_since(self) -> _timestamp_pb2.Timestamp:
         """Since when the first of them waits."""
 
     @_builtins.property
     def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
-        """Turns by day of UTC, oldest first; days without any are missing."""
+        """Turns by day of the tenant's time zone, oldest first; days without any are missing."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
@@ -155,15 +220,15 @@ class GetTenantFiguresResponse(_message.Message):
 
     @_builtins.property
     def languages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
-        """Conversations by the visitor's language, most first: in India the nearest thing to a region."""
+        """Turns by the visitor's language, most first."""
 
     @_builtins.property
     def zones(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
-        """Conversations by the visitor's time zone, most first."""
+        """Turns by the visitor's time zone, most first."""
 
     @_builtins.property
     def channels(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
-        """Conversations by channel, most first."""
+        """Turns by channel, most first."""
 
     @_builtins.property
     def moods(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
@@ -172,6 +237,18 @@ class GetTenantFiguresResponse(_message.Message):
     @_builtins.property
     def endings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
         """Turns by how they ended: answered, degraded, stopped, handed_off, failed."""
+
+    @_builtins.property
+    def regions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
+        """Turns by region, most first: what the binding says whom it is for, else the country of the visitor's time zone."""
+
+    @_builtins.property
+    def bindings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Share]:
+        """Turns by binding, most first."""
+
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicInRegion]:
+        """Turns by topic and region, most first; at most 200."""
 
     def __init__(
         self,
@@ -188,14 +265,49 @@ class GetTenantFiguresResponse(_message.Message):
         moods: _abc.Iterable[Global___Share] | None = ...,
         endings: _abc.Iterable[Global___Share] | None = ...,
         guarded: _builtins.int = ...,
+        regions: _abc.Iterable[Global___Share] | None = ...,
+        bindings: _abc.Iterable[Global___Share] | None = ...,
+        places: _abc.Iterable[Global___TopicInRegion] | None = ...,
+        time_zone: _builtins.str = ...,
+        late: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["waiting_since", b"waiting_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "channels", b"channels", "days", b"days", "endings", b"endings", "guarded", b"guarded", "languages", b"languages", "moods", b"moods", "taken", b"taken", "topics", b"topics", "waiting", b"waiting", "waiting_since", b"waiting_since", "zones", b"zones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "bindings", b"bindings", "channels", b"channels", "days", b"days", "endings", b"endings", "guarded", b"guarded", "languages", b"languages", "late", b"late", "moods", b"moods", "places", b"places", "regions", b"regions", "taken", b"taken", "time_zone", b"time_zone", "topics", b"topics", "waiting", b"waiting", "waiting_since", b"waiting_since", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetTenantFiguresResponse: _TypeAlias = GetTenantFiguresResponse  # noqa: Y015
+
+@_typing.final
+class TopicInRegion(_message.Message):
+    """How much was asked about something, where."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """As in `topics`."""
+    region: _builtins.str
+    """As in `regions`."""
+    count: _builtins.int
+    """Turns."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        region: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "region", b"region", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicInRegion: _TypeAlias = TopicInRegion  # noqa: Y015
 
 @_typing.final
 class WatchTenantRequest(_message.Message):
@@ -284,6 +396,7 @@ class TenantConversation(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     TAKEN_BY_FIELD_NUMBER: _builtins.int
     WAITING_SINCE_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
     taken_by: _builtins.str
     """Who took it over; empty when nobody has."""
     @_builtins.property
@@ -294,16 +407,21 @@ class TenantConversation(_message.Message):
     def waiting_since(self) -> _timestamp_pb2.Timestamp:
         """Since when somebody waits for a person's word; absent when nobody does."""
 
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """By when a person ought to answer, by the tenant's `answer_minutes`; absent when nobody waits."""
+
     def __init__(
         self,
         *,
         session: _conversation_pb2.Session | None = ...,
         taken_by: _builtins.str = ...,
         waiting_since: _timestamp_pb2.Timestamp | None = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session", "waiting_since", b"waiting_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "session", b"session", "waiting_since", b"waiting_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session", "taken_by", b"taken_by", "waiting_since", b"waiting_since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "session", b"session", "taken_by", b"taken_by", "waiting_since", b"waiting_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

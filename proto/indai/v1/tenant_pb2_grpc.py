@@ -45,6 +45,11 @@ class TenantDeskServiceStub:
                 request_serializer=indai_dot_v1_dot_tenant__pb2.ListDeskTenantsRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_tenant__pb2.ListDeskTenantsResponse.FromString,
                 _registered_method=True)
+        self.GetDeskTenant = channel.unary_unary(
+                '/indai.v1.TenantDeskService/GetDeskTenant',
+                request_serializer=indai_dot_v1_dot_tenant__pb2.GetDeskTenantRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_tenant__pb2.GetDeskTenantResponse.FromString,
+                _registered_method=True)
         self.GetTenantFigures = channel.unary_unary(
                 '/indai.v1.TenantDeskService/GetTenantFigures',
                 request_serializer=indai_dot_v1_dot_tenant__pb2.GetTenantFiguresRequest.SerializeToString,
@@ -138,6 +143,13 @@ class TenantDeskServiceServicer:
 
     def ListDeskTenants(self, request, context):
         """The tenants that the caller may choose from.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDeskTenant(self, request, context):
+        """Which tenant it is, and in which time zone its desk shows times.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -263,6 +275,11 @@ def add_TenantDeskServiceServicer_to_server(servicer, server):
                     request_deserializer=indai_dot_v1_dot_tenant__pb2.ListDeskTenantsRequest.FromString,
                     response_serializer=indai_dot_v1_dot_tenant__pb2.ListDeskTenantsResponse.SerializeToString,
             ),
+            'GetDeskTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDeskTenant,
+                    request_deserializer=indai_dot_v1_dot_tenant__pb2.GetDeskTenantRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_tenant__pb2.GetDeskTenantResponse.SerializeToString,
+            ),
             'GetTenantFigures': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTenantFigures,
                     request_deserializer=indai_dot_v1_dot_tenant__pb2.GetTenantFiguresRequest.FromString,
@@ -377,6 +394,33 @@ class TenantDeskService:
             '/indai.v1.TenantDeskService/ListDeskTenants',
             indai_dot_v1_dot_tenant__pb2.ListDeskTenantsRequest.SerializeToString,
             indai_dot_v1_dot_tenant__pb2.ListDeskTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDeskTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.TenantDeskService/GetDeskTenant',
+            indai_dot_v1_dot_tenant__pb2.GetDeskTenantRequest.SerializeToString,
+            indai_dot_v1_dot_tenant__pb2.GetDeskTenantResponse.FromString,
             options,
             channel_credentials,
             insecure,

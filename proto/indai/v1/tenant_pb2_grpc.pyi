@@ -41,6 +41,8 @@ class TenantDeskServiceStub:
     def __new__(cls, channel: _aio.Channel) -> TenantDeskServiceAsyncStub: ...
     ListDeskTenants: _grpc.UnaryUnaryMultiCallable[_tenant_pb2.ListDeskTenantsRequest, _tenant_pb2.ListDeskTenantsResponse]
     """The tenants that the caller may choose from."""
+    GetDeskTenant: _grpc.UnaryUnaryMultiCallable[_tenant_pb2.GetDeskTenantRequest, _tenant_pb2.GetDeskTenantResponse]
+    """Which tenant it is, and in which time zone its desk shows times."""
     GetTenantFigures: _grpc.UnaryUnaryMultiCallable[_tenant_pb2.GetTenantFiguresRequest, _tenant_pb2.GetTenantFiguresResponse]
     """Conversations in numbers."""
     WatchTenant: _grpc.UnaryStreamMultiCallable[_tenant_pb2.WatchTenantRequest, _tenant_pb2.WatchTenantResponse]
@@ -87,6 +89,8 @@ class TenantDeskServiceAsyncStub(TenantDeskServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListDeskTenants: _aio.UnaryUnaryMultiCallable[_tenant_pb2.ListDeskTenantsRequest, _tenant_pb2.ListDeskTenantsResponse]  # type: ignore[assignment]
     """The tenants that the caller may choose from."""
+    GetDeskTenant: _aio.UnaryUnaryMultiCallable[_tenant_pb2.GetDeskTenantRequest, _tenant_pb2.GetDeskTenantResponse]  # type: ignore[assignment]
+    """Which tenant it is, and in which time zone its desk shows times."""
     GetTenantFigures: _aio.UnaryUnaryMultiCallable[_tenant_pb2.GetTenantFiguresRequest, _tenant_pb2.GetTenantFiguresResponse]  # type: ignore[assignment]
     """Conversations in numbers."""
     WatchTenant: _aio.UnaryStreamMultiCallable[_tenant_pb2.WatchTenantRequest, _tenant_pb2.WatchTenantResponse]  # type: ignore[assignment]
@@ -136,6 +140,14 @@ class TenantDeskServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tenant_pb2.ListDeskTenantsResponse, _abc.Awaitable[_tenant_pb2.ListDeskTenantsResponse]]:
         """The tenants that the caller may choose from."""
+
+    @_abc_1.abstractmethod
+    def GetDeskTenant(
+        self,
+        request: _tenant_pb2.GetDeskTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_pb2.GetDeskTenantResponse, _abc.Awaitable[_tenant_pb2.GetDeskTenantResponse]]:
+        """Which tenant it is, and in which time zone its desk shows times."""
 
     @_abc_1.abstractmethod
     def GetTenantFigures(

@@ -103,6 +103,15 @@ class Show:
             return self.words("{n} hours left", n=minutes // 60)
         return self.words("{n} days left", n=minutes // 1440)
 
+    def clock(self, since: Timestamp, due: Timestamp) -> str:
+        """How long somebody has waited, and how long there is to answer them, in words."""
+        late = due.seconds * 1000 <= self.now_ms
+        return f"{self.waited(since)} · {self.words('late') if late else self.left(due)}"
+
+    def late(self, due: Timestamp) -> bool:
+        """Whether it ought to have been done by now."""
+        return bool(due.seconds) and due.seconds * 1000 <= self.now_ms
+
     def waited(self, stamp: Timestamp) -> str:
         """How long somebody has waited since then, in words."""
         minutes = max(0, self.now_ms - stamp.seconds * 1000) // 60_000

@@ -12,6 +12,7 @@ from aiohttp import web
 from indai.desk.calls import Calls
 from indai.desk.show import Show
 from indai.protocol.errors import NotFound, Reason
+from indai.v1 import tenant_pb2 as pb
 from indai.web.accounts import EVERYWHERE
 from indai.web.site import Site
 from indai.web.visit import Visit
@@ -30,8 +31,6 @@ PLACES: Final = (
     ("/work", "Jobs and channels", COUNTERS),
     ("/log", "Audit log", COUNTERS),
 )
-ZONE: Final = ZoneInfo("Asia/Kolkata")
-"""A desk that several people share shows one time, and says which."""
 TENANT: Final = "{tenant:[a-z0-9][a-z0-9-]{0,62}}"
 _FORMULA: Final = re.compile(r"^[=+\-@\t\r]")
 
@@ -57,16 +56,20 @@ class TenantFrame:
     async def page(self, visit: Visit, template: str, place: str, **values: Any) -> web.Response:
         """A page; `place` is the one of PLACES that it belongs to."""
         role = visit.signed_in.role
+        request = pb.GetDeskTenantRequest(tenant=self.tenant(visit))
+        known = await self.calls.tenant.GetDeskTenant(request, metadata=visit.metadata)
         return visit.page(
             f"desk/{template}",
-            tenant=self.tenant(visit),
+            tenant=known.tenant,
+            organisation=known.name,
+            zone=known.time_zone,
             base=self.at(visit),
             places=[(path, name) for path, name, roles in PLACES if role in roles],
             place=place,
             works=role in WORKERS,
             runs=role in RUNNERS,
             counts=role in COUNTERS,
-            show=Show(visit.words, ZONE, self.site.clock()),
+            show=Show(visit.words, ZoneInfo(known.time_zone), self.site.clock()),
             **values,
         )
 

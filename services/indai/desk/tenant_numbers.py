@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from aiohttp import web
 from indai.desk.plots import Bar, amount, share, stacked
@@ -19,11 +20,14 @@ DAYS: Final = 14
 MICROS: Final = 1_000_000
 ORDER: Final = ("human", "team", "agent", "history")
 ACTS: Final = 100
+WIDE: Final = 4
+"""Regions beside each other, on a phone too."""
 GROUPS: Final = (
     ("topics", "Topics"),
+    ("regions", "Regions"),
     ("languages", "Languages"),
-    ("zones", "Time zones"),
     ("channels", "Channels"),
+    ("bindings", "Agents"),
     ("moods", "Moods"),
     ("endings", "How turns ended"),
 )
@@ -60,7 +64,7 @@ class TenantNumbers:
         """What is now, and what was in the last two weeks."""
         figures = await self._figures(visit)
         counts = {one.name: one.count for one in figures.days}
-        bars = [Bar(day, {"turns": counts.get(day, 0)}) for day in self._days()]
+        bars = [Bar(day, {"turns": counts.get(day, 0)}) for day in self._days(ZoneInfo(figures.time_zone))]
         return await self._frame.page(
             visit,
             "tenant_overview.html",
@@ -69,6 +73,7 @@ class TenantNumbers:
             turns=sum(counts.values()),
             plot=stacked(bars, ["turns"], visit.words("Messages by day")),
             groups=[(title, _ranked(getattr(figures, name))) for name, title in GROUPS],
+            grid=_grid(figures.places),
             days=DAYS,
         )
 
@@ -77,6 +82,7 @@ class TenantNumbers:
         figures = await self._figures(visit)
         groups = (("days", ""), *GROUPS)
         rows = [(name, one.name, one.count) for name, _ in groups for one in getattr(figures, name)]
+        rows += [("topic in region", f"{one.topic}, {one.region}", one.count) for one in figures.places]
         return visit.file(csv("what,name,count", rows), "figures.csv", "text/csv")
 
     async def costs(self, visit: Visit) -> web.StreamResponse:
@@ -170,8 +176,8 @@ class TenantNumbers:
         request = pb.GetStageTimesRequest(tenant=self._frame.tenant(visit), days=DAYS)
         return await self._desk.GetStageTimes(request, metadata=visit.metadata)
 
-    def _days(self) -> list[str]:
-        today: date = datetime.fromtimestamp(self._frame.site.clock() / 1000, UTC).date()
+    def _days(self, zone: tzinfo = UTC) -> list[str]:
+        today: date = datetime.fromtimestamp(self._frame.site.clock() / 1000, zone).date()
         return [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
 
 
@@ -179,6 +185,21 @@ def _ranked(shares: Iterable[pb.Share]) -> list[tuple[pb.Share, object]]:
     found = list(shares)[:8]
     most = max((one.count for one in found), default=0)
     return [(one, share(one.count, most)) for one in found]
+
+
+def _grid(places: Iterable[pb.TopicInRegion]) -> tuple[list[str], list[tuple[str, list[int]]]]:
+    """The regions with the most turns, and for each of the topics with the most its turns in them."""
+    regions: Counter[str] = Counter()
+    topics: Counter[str] = Counter()
+    counts: dict[tuple[str, str], int] = {}
+    for one in places:
+        regions[one.region] += one.count
+        topics[one.topic] += one.count
+        counts[one.topic, one.region] = one.count
+    shown = [name for name, _ in regions.most_common(WIDE)]
+    return shown, [
+        (topic, [counts.get((topic, region), 0) for region in shown]) for topic, _ in topics.most_common(8)
+    ]
 
 
 def _tiers(usage: Iterable[pb.TenantUsage]) -> list[str]:

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from indai.node.auth import Caller
 from indai.node.tenancy.access import Post
 from indai.node.tenancy.talks import Talks
+from indai.runtime.bindings import Bindings
+from indai.runtime.tierstore import TierStore
 from indai.storage.pool import transaction
 from indai.tools.values import Effect, Touch
 from indai.v1 import conversation_pb2 as pb
@@ -135,7 +137,10 @@ async def test_who_waits_for_any_person_is_in_the_queue_until_one_takes_them(dat
     async with asked(database, calls("hand-over", to="a-person")) as (here, _):
         await here.apply("acme", SHOP)
         session = (await here.say(phone(PHONE, "I want a refund for my kettle"))).accepted.session_id
-        desk, post = Talks(here.pool), Post("acme", ("acme",), Caller(operator=True), "Meera")
+        desk, post = (
+            Talks(here.pool, Bindings(here.pool, TierStore(here.pool))),
+            Post("acme", ("acme",), Caller(operator=True), "Meera"),
+        )
         listed = tenant_pb2.ListTenantConversationsRequest()
         (first,) = (await desk.listed(post, listed)).conversations
         assert (first.session.session_id, first.taken_by) == (session, "")

@@ -1,13 +1,16 @@
-"""A tenant's jobs that were given up: seen, tried again, and nobody else's."""
+"""A tenant's jobs that were given up, and its sums: of what is its own, each counted once."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 
 import pytest
 from indai.node import auth
 from indai.node.inprocess import local_channel
 from indai.node.tenancy.access import Post
+from indai.node.tenancy.rollup import Rollup, percentile
 from indai.node.tenancy.work import Work
 from indai.protocol.errors import NotFound
 from indai.storage.pool import transaction
@@ -54,3 +57,112 @@ async def test_a_job_that_was_given_up_is_tried_again_by_its_own_tenant_alone(da
             await work.replay(post("acme"), source, name)
     await work.replay(post("acme"), "tool", str(dead))
     assert {one.state for one in await work.listed(post("acme"))} == {"waiting"}
+
+
+ZONE = "Asia/Kolkata"
+WHAT = ("topic", "mood", "ending", "language", "zone", "channel", "topic_zone", "stage")
+_SESSIONS = """
+    INSERT INTO runtime.sessions (id, owner, tenant, binding, handle, door, person, scope_person, channel,
+                                  language, time_zone, segment)
+    SELECT md5($1 || n)::uuid, $2, $1, CASE WHEN n < 3 THEN 'shop' ELSE 'help' END, '', $3, p, p, 'web',
+           CASE WHEN n % 2 = 0 THEN 'hi' ELSE '' END, CASE WHEN n = 1 THEN 'Asia/Kathmandu' ELSE '' END, p
+    FROM generate_series(1, 4) AS n, LATERAL (SELECT md5('person' || n)::uuid AS p) AS who
+"""
+_TURNS = """
+    INSERT INTO runtime.turns (id, owner, session, person, message, request, state, ending, stage_ms, trace,
+                               accepted_at, finished_at)
+    SELECT md5($1 || 'turn' || n)::uuid, $2, md5($1 || (n % 4 + 1))::uuid, md5('person' || n % 4 + 1)::uuid,
+           md5('m' || n)::uuid, '', CASE WHEN n = 1 THEN 'running' ELSE 'finished' END,
+           CASE WHEN n % 5 = 0 THEN 'degraded' ELSE 'answered' END,
+           jsonb_build_object('total', n * n * 0.01, 'plan', n),
+           CASE WHEN n % 3 = 0 THEN '{"route": "buy", "tags": ["complaint"]}'::jsonb
+                ELSE '{"mood": "curt"}' END,
+           now() - n * interval '13 minutes',
+           CASE WHEN n <> 1 THEN now() - n * interval '13 minutes' END
+    FROM generate_series(0, 400) AS n
+"""
+_EXACT = """
+    SELECT count(*), count(*) FILTER (WHERE t.trace ->> 'route' = 'buy'),
+           count(DISTINCT (t.accepted_at AT TIME ZONE $2)::date), count(*) FILTER (WHERE s.binding = 'shop'),
+           percentile_cont(0.95) WITHIN GROUP (ORDER BY (t.stage_ms ->> 'total')::float8)
+    FROM runtime.turns t JOIN runtime.sessions s ON s.id = t.session WHERE s.tenant = $1
+"""
+
+
+async def _filled(database: Database) -> None:
+    """Two tenants, and an owner's own talk in the rows of the first."""
+    owners = ["acme", "riverton", "ind.ai/alice"]
+    async with transaction(database.pool, owners) as connection:
+        people = [f"person{n}" for n in range(1, 5)]
+        await connection.execute(
+            "SELECT set_config('indai.people', string_agg(md5(name)::uuid::text, ','), true)"
+            " FROM unnest($1::text[]) AS name",
+            people,
+        )
+        await connection.execute(
+            "INSERT INTO runtime.users (id) SELECT md5(name)::uuid FROM unnest($1::text[]) AS name", people
+        )
+        for tenant, owner, door in (
+            ("acme", "acme", "distribution"),
+            ("riverton", "riverton", "distribution"),
+            ("personal", "ind.ai/alice", "private"),
+        ):
+            await connection.execute(_SESSIONS, tenant, owner, door)
+            await connection.execute(_TURNS, tenant, owner)
+
+
+async def test_sums_are_those_of_the_turns_however_often_and_by_how_many_they_are_asked_for(
+    database: Database,
+) -> None:
+    await _filled(database)
+    rollup = Rollup(database.pool)
+    acme = Post("acme", ("acme", "ind.ai/alice"), auth.Caller(operator=True), "operator")
+
+    async def summed() -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {what: Counter() for what in WHAT}
+        for one in await rollup.counts(acme, 30, ZONE, WHAT):
+            found[one.what][one.name] += one.turns
+        return found
+
+    first, *more = await asyncio.gather(*(summed() for _ in range(4)))
+    assert all(each == first for each in more)
+    assert await summed() == first
+    async with transaction(database.pool, acme.owners, "acme") as connection:
+        exact = await connection.fetchrow(_EXACT, "acme", ZONE)
+        kept = await connection.fetchval("SELECT sum(turns) FROM runtime.desk_counts WHERE what = 'topic'")
+    assert exact[0] == 401
+    assert {what: sum(counts.values()) for what, counts in first.items()} == dict.fromkeys(WHAT, 401) | {
+        "stage": 802
+    }
+    assert kept == 399  # all but the one that runs and the one that has just finished
+    assert first["topic"]["buy"] == first["mood"]["complaint"] == exact[1]
+    assert first["ending"]["running"] == 1
+    counts = await rollup.counts(acme, 30, ZONE, ["topic", "stage"])
+    assert len({one.day for one in counts if one.day}) == exact[2]
+    assert sum(one.turns for one in counts if one.what == "topic" and one.binding == "shop") == exact[3]
+    total = [(one.bucket, one.turns) for one in counts if one.what == "stage" and one.name == "total"]
+    assert percentile(total, 0.95) == pytest.approx(exact[4], rel=0.06)
+    async with transaction(database.pool, ["acme"]) as connection:
+        await connection.execute(
+            "UPDATE runtime.turns SET state = 'finished', ending = 'answered',"
+            " finished_at = now() WHERE state = 'running'"
+        )
+    assert (await summed())["ending"]["running"] == 0
+    assert sum((await summed())["topic"].values()) == 401
+
+
+async def test_the_database_shows_a_tenant_s_sums_to_its_own_desk_alone(database: Database) -> None:
+    await _filled(database)
+    rollup = Rollup(database.pool)
+    for tenant in ("acme", "riverton"):
+        await rollup.fold(post(tenant), ZONE)
+
+    async def seen(owners: list[str], desk: str) -> set[str]:
+        async with transaction(database.pool, owners, desk) as connection:
+            rows = await connection.fetch("SELECT DISTINCT tenant FROM runtime.desk_counts")
+        return {row["tenant"] for row in rows}
+
+    both = ["acme", "riverton"]
+    assert await seen(both, "acme") == {"acme"}
+    assert await seen(both, "*") == {"acme", "riverton"}
+    assert await seen(both, "") == await seen([], "acme") == await seen(["riverton"], "acme") == set()

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import asking_pb2, conversation_pb2, desk_pb2
+from indai.v1 import asking_pb2, conversation_pb2, desk_pb2, tiers_pb2
 from indai.v1 import tenant_pb2 as pb
 from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.conversation_pb2_grpc import ConversationServiceStub
 from indai.v1.desk_pb2_grpc import DeskServiceStub
 from indai.v1.tenant_pb2_grpc import LendingServiceStub, TenantDeskServiceStub
+from indai.v1.tiers_pb2_grpc import TierServiceStub
 
 from tests.service.web.roles import INSIDE, METHODS, SERVICES, admitted, contract, passes, tokens
-from tests.service.web.tenants import City, city
+from tests.service.web.tenants import SHOP, City, city
 
 __all__ = ["city"]
 
@@ -25,6 +28,7 @@ __all__ = ["city"]
 def read_methods(tenant: str, session: str) -> dict[str, Any]:
     """Everything that reads or does something in a tenant."""
     return {
+        "GetDeskTenant": pb.GetDeskTenantRequest(tenant=tenant),
         "GetTenantFigures": pb.GetTenantFiguresRequest(tenant=tenant),
         "ListTenantConversations": pb.ListTenantConversationsRequest(tenant=tenant),
         "GetTenantConversation": pb.GetTenantConversationRequest(tenant=tenant, session_id=session),
@@ -184,7 +188,10 @@ async def test_numbers_are_sums_of_what_happened(city: City) -> None:
     assert sum(one.count for one in after.days) == sum(one.count for one in before.days) + 2
     for shares in (after.topics, after.moods, after.endings):
         assert sum(one.count for one in shares) == sum(one.count for one in after.days)
-    assert [(one.name, one.count) for one in after.zones] == [("Asia/Kolkata", 1)]
+    assert sum(one.count for one in after.days) == sum(one.count for one in after.bindings)
+    assert {one.name for one in after.zones} == {"Asia/Kolkata"}
+    assert {one.name for one in after.regions} == {"India"}
+    assert sum(one.count for one in after.places) == sum(one.count for one in after.days)
     times = (await desk.GetStageTimes(pb.GetStageTimesRequest())).stages
     assert {"perceive", "total"} <= {one.stage for one in times}
     assert all(0 <= one.p50_ms <= one.p95_ms for one in times)
@@ -194,6 +201,32 @@ async def test_numbers_are_sums_of_what_happened(city: City) -> None:
     assert {one.tier: one.ceiling_tokens for one in usage.sizes}["team"] == 1_200
     too_far = pb.GetTenantFiguresRequest(days=91)
     assert await reason(desk.GetTenantFigures(too_far)) is Reason.INVALID_ARGUMENT
+
+
+async def test_a_tenant_says_where_it_is_and_how_long_people_may_wait(city: City) -> None:
+    tiers, desk = city.stub(TierServiceStub, city.root), await city.desk("acme", "staff")
+    plain = await desk.GetDeskTenant(pb.GetDeskTenantRequest())
+    assert (plain.name, plain.time_zone, plain.answer_minutes) == ("Acme", "Asia/Kolkata", 30)
+    text = SHOP.format(slug="acme", name="Acme").replace("kind: tenant\n", "kind: tenant\n{}\n")
+    bad = text.replace("{}", "time_zone: Mars/Olympus")
+    wrong = tiers.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant="acme", yaml=bad))
+    assert await reason(wrong) is Reason.INVALID_ARGUMENT
+    moved = text.replace("{}", "time_zone: Pacific/Auckland\nanswer_minutes: 5")
+    moved = moved.replace("door: distribution", "door: distribution\nregion: Old town")
+    await tiers.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant="acme", yaml=moved))
+    await city.says("acme.example", "Hello")
+    await desk.TakeOverConversation(pb.TakeOverConversationRequest(session_id=city.session))
+    await city.says("acme.example", "Is anybody there?")
+    listed = pb.ListTenantConversationsRequest(status="handed_off")
+    (first,) = (await desk.ListTenantConversations(listed)).conversations
+    assert first.due_time.seconds - first.waiting_since.seconds == 300
+    await desk.HandBackConversation(pb.HandBackConversationRequest(session_id=city.session))
+    figures = await desk.GetTenantFigures(pb.GetTenantFiguresRequest())
+    assert figures.time_zone == "Pacific/Auckland"
+    assert [one.name for one in figures.regions] == ["Old town"]
+    assert datetime.now(ZoneInfo("Pacific/Auckland")).date().isoformat() in [one.name for one in figures.days]
+    back = text.replace("{}", "time_zone: Asia/Kolkata")
+    await tiers.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant="acme", yaml=back))
 
 
 async def test_what_a_guardrail_stopped_leads_to_its_turn_and_to_no_other_tenant(city: City) -> None:

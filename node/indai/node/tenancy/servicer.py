@@ -14,6 +14,7 @@ from indai.node.tenancy.usage import Usage
 from indai.node.tenancy.watch import Watch
 from indai.node.tenancy.work import Work
 from indai.protocol.errors import Reason, Refused
+from indai.runtime.bindings import Bindings
 from indai.v1 import conversation_pb2 as talk
 from indai.v1 import tenant_pb2 as pb
 from indai.v1 import tenant_pb2_grpc
@@ -34,6 +35,7 @@ class Parts:
     work: Work
     board: Board
     conversations: ConversationServiceAsyncStub
+    bindings: Bindings
 
 
 class TenantDeskServicer(tenant_pb2_grpc.TenantDeskServiceServicer):
@@ -42,13 +44,24 @@ class TenantDeskServicer(tenant_pb2_grpc.TenantDeskServiceServicer):
     def __init__(self, parts: Parts) -> None:
         self._access, self._talks, self._figures = parts.access, parts.talks, parts.figures
         self._watch, self._usage, self._work, self._board = parts.watch, parts.usage, parts.work, parts.board
-        self._conversations = parts.conversations
+        self._conversations, self._bindings = parts.conversations, parts.bindings
 
     async def ListDeskTenants(
         self, request: pb.ListDeskTenantsRequest, context: Any
     ) -> pb.ListDeskTenantsResponse:
         """See the contract."""
         return pb.ListDeskTenantsResponse(tenants=await self._access.tenants(context))
+
+    async def GetDeskTenant(self, request: pb.GetDeskTenantRequest, context: Any) -> pb.GetDeskTenantResponse:
+        """See the contract."""
+        post = await self._access.post(context, request.tenant, READERS)
+        known = await self._bindings.tenant(post.tenant)
+        return pb.GetDeskTenantResponse(
+            tenant=post.tenant,
+            name=known.name if known else post.tenant,
+            time_zone=await self._bindings.zone(post.tenant),
+            answer_minutes=await self._bindings.answer_minutes(post.tenant),
+        )
 
     async def GetTenantFigures(
         self, request: pb.GetTenantFiguresRequest, context: Any

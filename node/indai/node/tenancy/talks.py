@@ -6,13 +6,14 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 from indai.node.tenancy.access import Post
 from indai.protocol.errors import InvalidInput, Reason
+from indai.runtime.bindings import Bindings
 from indai.runtime.conversations.reading import message_of, session_of
 from indai.runtime.conversations.values import missing, read_id
 from indai.storage.pool import transaction
@@ -72,8 +73,8 @@ _EVENTS: Final = """
 class Talks:
     """See the module. Every query names the tenant, and row-level security holds it to the post's owners."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: asyncpg.Pool, bindings: Bindings) -> None:
+        self._pool, self._bindings = pool, bindings
 
     async def listed(
         self, post: Post, request: pb.ListTenantConversationsRequest
@@ -84,6 +85,7 @@ class Talks:
                 Reason.INVALID_ARGUMENT, "There is no such status.", hint="active or handed_off"
             )
         size, (at, last) = page_size(request.page_size), _after(request.page_token)
+        minutes = await self._bindings.answer_minutes(post.tenant)
         shown: list[asyncpg.Record] = []
         more = ""
         async with transaction(self._pool, post.owners, post.tenant) as connection:
@@ -95,7 +97,7 @@ class Talks:
                 if len(rows) > size:
                     more = _token(rows[size - 1]["last_active_at"], rows[size - 1]["id"])
         return pb.ListTenantConversationsResponse(
-            conversations=map(conversation_of, shown), next_page_token=more
+            conversations=[conversation_of(row, minutes) for row in shown], next_page_token=more
         )
 
     async def find(self, post: Post, session_id: str) -> tuple[str, UUID]:
@@ -132,7 +134,7 @@ class Talks:
             events = await connection.fetch(_EVENTS_OF, session, turns)
         more = str(rows[MESSAGES - 1]["place"]) if len(rows) > MESSAGES else ""
         return pb.GetTenantConversationResponse(
-            conversation=conversation_of(row),
+            conversation=conversation_of(row, await self._bindings.answer_minutes(post.tenant)),
             messages=[message_of(each) for each in reversed(rows[:MESSAGES])],
             next_page_token=more,
             turns=map(_turn, told),
@@ -150,11 +152,12 @@ class Talks:
         return pb.ListGuardrailEventsResponse(events=map(_event, rows[:size]), next_page_token=more)
 
 
-def conversation_of(row: asyncpg.Record) -> pb.TenantConversation:
-    """A conversation from its row."""
+def conversation_of(row: asyncpg.Record, answer_minutes: int) -> pb.TenantConversation:
+    """A conversation from its row; a person ought to answer within these minutes."""
     made = pb.TenantConversation(session=session_of(row), taken_by=row["taken_by"])
     if row["waiting_since"] is not None:
         made.waiting_since.FromDatetime(row["waiting_since"])
+        made.due_time.FromDatetime(row["waiting_since"] + timedelta(minutes=answer_minutes))
     return made
 
 
