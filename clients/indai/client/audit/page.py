@@ -6,6 +6,7 @@ is escaped, since nobody vouches for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -30,6 +31,7 @@ _SEVERITIES = {
 }
 _STYLE = files("indai.client.audit").joinpath("page.css").read_text("utf-8")
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+MAX_ROWS = 2_000  # of a table; the worst stand first
 _WIDE = '<table class="wide"><thead><tr><th>{}</th><th>{}</th></tr></thead><tbody>'
 
 
@@ -91,7 +93,7 @@ def _commitments(commitments: Sequence[CommitmentVerdict]) -> Iterable[str]:
     # What needs a reader's eye stands first.
     ranked = sorted(commitments, key=lambda one: -list(Verdict).index(one.verdict))
     yield "<h2>Commitments</h2>" + _WIDE.format("Verdict", "Commitment")
-    for one in ranked:
+    for one in ranked[:MAX_ROWS]:
         style = _VERDICTS[one.verdict][0]
         parties = " and ".join(one.parties) or "unknown parties"
         yield f'<tr><td><span class="badge {style}">{one.verdict.value}</span></td><td>'
@@ -103,17 +105,27 @@ def _commitments(commitments: Sequence[CommitmentVerdict]) -> Iterable[str]:
         where = ", ".join(str(place) for place in one.places)
         yield f'<p class="soft">{_text(where)}</p></td></tr>'
     yield "</tbody></table>"
+    yield from _left_out(one.verdict.value for one in ranked[MAX_ROWS:])
 
 
 def _findings(findings: Sequence[Finding]) -> Iterable[str]:
     if not findings:
         return
     yield "<h2>Findings</h2>" + _WIDE.format("Severity", "Finding")
-    for one in sorted(findings, key=lambda found: -found.severity.value[0]):
+    ranked = sorted(findings, key=lambda found: -found.severity.value[0])
+    for one in ranked[:MAX_ROWS]:
         style = _SEVERITIES[one.severity]
         yield f'<tr><td><span class="badge {style}">{one.severity.name}</span></td><td>{_text(one.message)}'
         yield f'<p class="soft">{_text(str(one.place))}, check <code>{escape(one.check)}</code></p></td></tr>'
     yield "</tbody></table>"
+    yield from _left_out(one.severity.name for one in ranked[MAX_ROWS:])
+
+
+def _left_out(kinds: Iterable[str]) -> Iterable[str]:
+    """What a page for people has no room for."""
+    counted = ", ".join(f"{count:,} {kind}" for kind, count in Counter(kinds).items())
+    if counted:
+        yield f"<p>Not listed here: {counted}. <code>indai audit --json</code> names each.</p>"
 
 
 def _text(text: str) -> str:
