@@ -20,6 +20,7 @@ from indai.language import detect, say
 from indai.protocol.errors import IndaiError
 from indai.v1 import conversation_pb2 as pb
 from indai.voice.audio import Audio
+from indai.voice.codes import quoted, spelled
 from indai.voice.endpointing import Began, Ended, Endpointer
 from indai.voice.speech import LONGEST_S, Speech
 
@@ -74,6 +75,7 @@ class Call:
     _said_until: float = 0.0
     _utterances: int = 0
     _unheard: bytes = field(default=b"", repr=False)
+    _asked: set[str] = field(default_factory=set)  # codes of what this call has asked to approve
 
     def __post_init__(self) -> None:
         self._language = self.caller.language
@@ -164,7 +166,8 @@ class Call:
                 return
             self._language = detect(heard.text, self._language or heard.language).tag
             await self.line.tell("heard", text=heard.text, language=self._language)
-            await self._turned(heard.text, number)
+            # What they quote of a code is shorter than what it stands for.
+            await self._turned(quoted(heard.text, self._asked) or heard.text, number)
         except (IndaiError, grpc.aio.AioRpcError) as error:
             self._unheard = b""
             _log.warning("a turn of a call failed", reason=_reason(error))
@@ -192,7 +195,10 @@ class Call:
                 case "sentence":
                     said = await self._say(event.sentence.text) or said
                 case "approval":
+                    self._asked.add(event.approval.code)
                     said = await self._say(event.approval.terms) or said
+                    code = spelled(event.approval.code)
+                    await self._say_ours(say("approval_spoken", self.language, code=code))
                 case "finished":
                     self._turn_id = ""
                     if not said:

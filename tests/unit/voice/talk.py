@@ -31,6 +31,7 @@ class Talk(rpc.ConversationServiceServicer):
         self.gate = asyncio.Event()
         self.gate.set()
         self.away = False
+        self.approval: pb.TurnApproval | None = None
 
     async def SendMessage(  # noqa: N802
         self, request: pb.SendMessageRequest, _: Any
@@ -47,6 +48,8 @@ class Talk(rpc.ConversationServiceServicer):
         for text in self.answers:
             yield event(sentence=pb.TurnSentence(text=text))
             await self.gate.wait()
+        if self.approval is not None:
+            yield event(approval=self.approval)
         yield event(finished=pb.TurnFinished(reply=pb.Reply(text=" ".join(self.answers), language="en")))
 
     async def StopTurn(self, request: pb.StopTurnRequest, _: Any) -> pb.StopTurnResponse:  # noqa: N802

@@ -16,6 +16,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
+from hypothesis import given
+from hypothesis import strategies as st
 from indai.edge.forms.plain import spoken
 from indai.language import say
 from indai.node.voice_role import Visitors
@@ -24,6 +26,7 @@ from indai.v1 import conversation_pb2 as pb
 from indai.voice.audio import HEARING, Audio, from_mulaw, to_mulaw
 from indai.voice.browser import Browsers
 from indai.voice.call import Call, Caller
+from indai.voice.codes import quoted, spelled
 from indai.voice.limits import Lines
 from indai.voice.telephone import STREAM, WEBHOOK, Number, Telephones, signature
 from indai.web.sessions import Session
@@ -102,6 +105,49 @@ async def test_who_goes_on_after_a_pause_has_said_one_sentence() -> None:
     await until(lambda: len(booth.talk.messages) == 2)
     assert booth.ears.asked[2][0] == pytest.approx(first, rel=0.2)
     await call.hang_up()
+
+
+async def test_an_approval_is_asked_with_a_code_and_given_with_it() -> None:
+    """What is quoted stands for the whole code, in this call, which has asked."""
+    terms, code = "Meet ind.ai/bob for 30 minutes, Monday 10:00", "ghjkmnpq"
+    words = ["meet bob", "yes", "yes golf hotel juliet lima", "no, golf hotel juliet kilo"]
+    booth = Booth(ears=Ears(deque(words)))
+    booth.talk.answers, booth.talk.approval = [], pb.TurnApproval(code=code, terms=terms)
+    call = booth.call()
+    for number in range(1, 5):
+        await call.feed(utterance())
+        await until(lambda number=number: len(booth.talk.messages) == number and not call.busy)
+    assert booth.wire.played[:2] == [
+        f"{terms}.",
+        "Say YES or NO, and then golf, hotel, juliett, kilo.",
+    ]
+    assert [each.text for each in booth.talk.messages] == [*words[:3], f"no {code}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Yes, golf hotel juliett kilo.", "yes ghjkmnpq"),
+        ("yes G H J K", "yes ghjkmnpq"),
+        ("हाँ ghjkmnpq", "yes ghjkmnpq"),
+        ("nahin golf hotel juliet kilo mike", "no ghjkmnpq"),
+        ("no X-ray zulu x ray four", "no xzx4"),
+        ("yes", ""),
+        ("yes golf hotel juliett", ""),
+        ("golf hotel juliett kilo", ""),
+        ("yes golf hotel juliett kilo lima", ""),
+        ("please say yes golf hotel juliett kilo", ""),
+        ("yes romeo romeo romeo romeo", ""),  # two of them begin so
+        ("", ""),
+    ],
+)
+def test_only_a_yes_or_no_with_the_beginning_of_one_code_is_an_answer(text: str, meant: str) -> None:
+    assert quoted(text, ["ghjkmnpq", "xzx4", "rrrrssss", "rrrrtttt"]) == meant
+
+
+@given(st.text("ghjkmnpqrstuvwxyz0123456789abcdef", min_size=8, max_size=8))
+def test_what_is_said_of_a_code_is_heard_as_it(code: str) -> None:
+    assert quoted(f"yes {spelled(code)}", [code]) == f"yes {code}"
 
 
 async def test_an_answer_is_in_a_voice_of_its_language() -> None:
