@@ -62,6 +62,7 @@ SECTIONS = {
     "Think": {
         "chat": ".chat:chat Talk to your agent.",
         "turn": ".turn:turn Show how a turn went: stages, tools, models, guardrails.",
+        "goal": ".goal:goal What you want kept up: meet somebody so often, hear of what waits.",
         "tool": ".tool:tool What your agent can do, what it did, and what it works on.",
         "llm": ".llm:llm Language models: ask one, see what there is and what it cost.",
     },

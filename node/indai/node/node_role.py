@@ -40,6 +40,7 @@ from indai.node.engine import Engine
 from indai.node.exchange_role import open_exchange
 from indai.node.exporting import Exporter
 from indai.node.following import portions
+from indai.node.goal_role import goal_role
 from indai.node.group_service import GroupServicer
 from indai.node.handshakes import Handshakes
 from indai.node.host import Host
@@ -328,6 +329,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 )
             )
         )
+        goals = await stack.enter_async_context(
+            goal_role(plan.pool, clock, agents, bindings, tools.toolbox, tools.desks, talks.outbound)
+        )
         tools.start(talks.outbound)
         await stack.enter_async_context(telling(store, agents, tools.tell_owner))
         stack.push_async_callback(tools.close)
@@ -336,6 +340,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             (
                 *of_owners,
                 *tools.services,
+                goals,
                 Service(
                     owner_pb2_grpc.add_OperatorServiceServicer_to_server,
                     operator,

@@ -84,6 +84,7 @@ class Tools:
 
     toolbox: NodeToolbox
     services: tuple[Service, ...]
+    desks: Desks
     _news: News
     _worker: Worker
     _external: ExternalTools
@@ -136,7 +137,7 @@ def open_tools(plan: ToolsPlan) -> Tools:
     )
     aliases = {name: (place.server, place.tool) for name, place in lists.aliases.items()}
     external = ExternalTools(load(plan.data / MCP_FILE), aliases, toolbox.add)
-    return Tools(toolbox, services, news, make_worker(plan.pool, jobs.work), external)
+    return Tools(toolbox, services, desks, news, make_worker(plan.pool, jobs.work), external)
 
 
 def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:

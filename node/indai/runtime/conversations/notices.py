@@ -19,8 +19,8 @@ class Notices:
     def __init__(self, pool: asyncpg.Pool, outbound: Outbound) -> None:
         self._pool, self._outbound = pool, outbound
 
-    async def tell(self, owner: str, key: str, text: str) -> bool:
-        """Whether it was told now, and not before."""
+    async def tell(self, owner: str, key: str, text: str, *, again_is_told: bool = False) -> bool:
+        """Whether it was told now, and not before; with `again_is_told`, now or before."""
         if not owner:
             return False
         async with seeing(self._pool, [owner]) as connection:
@@ -28,4 +28,4 @@ class Notices:
         if session is None:
             return False
         notice = Notice(f"notice {key}", pb.Reply(text=text))
-        return await self._outbound.put(owner, session, notice) is not None
+        return await self._outbound.put(owner, session, notice) is not None or again_is_told

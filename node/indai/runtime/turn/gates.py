@@ -7,6 +7,7 @@ Background work is free.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 import asyncpg
 from indai.runtime.bindings import Bindings
@@ -46,6 +47,16 @@ async def shut(
     full = caps.messages_per_day is not None and messages >= caps.messages_per_day
     spent = caps.cost_micros_per_day is not None and cost >= caps.cost_micros_per_day
     return Shut(say("quota", language), "QUOTA_EXCEEDED") if full or spent else None
+
+
+async def spent_today(pool: asyncpg.Pool, owner: str, binding: str, composed: Composed) -> bool:
+    """Whether an owner's agent has used up the money of its day."""
+    most = composed.agent.caps.cost_micros_per_day
+    if most is None:
+        return False
+    async with seeing(pool, [owner]) as connection:
+        row = await connection.fetchrow(_TODAY, owner, "personal", binding, UUID(int=0))
+    return bool(row["cost"] >= most)
 
 
 async def _today(pool: asyncpg.Pool, place: Place, turn: Turn) -> tuple[int, int]:

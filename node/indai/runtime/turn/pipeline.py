@@ -22,6 +22,7 @@ from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.people import People
 from indai.runtime.conversations.talk import Talk
 from indai.runtime.conversations.values import Clock, Session, Thought, Turn
+from indai.runtime.goals.store import for_prompt
 from indai.runtime.guardrails import Facts
 from indai.runtime.prompt import Dynamic
 from indai.runtime.tierstore import TierStore
@@ -258,16 +259,18 @@ class Pipeline:
 
     async def _recalled(self, context: Context, trace: Trace) -> tuple[Context, Stand]:
         turn, composed, perceived = context.turn, context.composed, context.perceived
-        (said, tainted, before), looked_up = await asyncio.gather(
+        own = turn.owner if context.caller.door == "private" else ""
+        before, goals, looked_up = await asyncio.gather(
             history(self._around.pool, turn),
+            for_prompt(self._around.pool, own),
             recall(self._around.memory, turn, composed, perceived.text, simple=perceived.simple),
         )
         trace.note(recalled=len(looked_up.hits) + len(looked_up.facts), missing=list(looked_up.notes))
         moods = context.working.get("moods", [])
-        answers = tuple(each.text for each in said if each.speaker == "agent")
+        answers = tuple(each.text for each in before.said if each.speaker == "agent")
         dynamic = Dynamic(
             profile=_profile(turn),
-            working=working.words(context.working, before),
+            working=working.words(context.working, before.summary, goals),
             guidance=working.guidance(perceived.mood, moods, context.working.get("price_turns"), answers),
             facts=looked_up.facts,
             recall=looked_up.hits,
@@ -275,7 +278,7 @@ class Pipeline:
             opinions=looked_up.opinions_for(perceived.text),
         )
         caller = context.caller
-        if looked_up.untrusted or tainted or context.working.get("tainted"):
+        if looked_up.untrusted or before.tainted or context.working.get("tainted"):
             caller = replace(caller, context=caller.context | {Touch.UNTRUSTED})
         stand = Stand(
             perceived.language,
@@ -285,7 +288,7 @@ class Pipeline:
             calm=perceived.mood == "stressed",
             emoji=composed.human.voice.emoji,
         )
-        return replace(context, history=said, dynamic=dynamic, caller=caller), stand
+        return replace(context, history=before.said, dynamic=dynamic, caller=caller), stand
 
     async def _handed(
         self,

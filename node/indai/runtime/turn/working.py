@@ -43,10 +43,12 @@ def moods(known: Sequence[str], mood: str) -> list[str]:
     return [*known, mood][-MOODS:]
 
 
-def words(working: Mapping[str, Any], before: str = "") -> str:
+def words(working: Mapping[str, Any], before: str = "", goals: Sequence[str] = ()) -> str:
     """What a prompt says of it. `before`: what the last segment of the conversation was about; people said
-    it, so it is quoted."""
+    it, so it is quoted. `goals`: the owner's own."""
     lines = [f"Last time, in short: {json.dumps(before, ensure_ascii=False)}"] if before else []
+    if goals:
+        lines.append(f"The owner's goals: {'; '.join(goals)}.")
     if slots := working.get("slots"):
         given = ", ".join(
             f"{name} {' '.join(str(value).split())}" for name, value in slots.get("given", {}).items()
