@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from indai.protocol.errors import Refused
 from indai.protocol.header import GRACE_MS
 from indai.protocol.messages import (
     DAY_MS,
@@ -34,7 +35,7 @@ from indai.protocol.party_state import (
 )
 
 from tests.unit.party_agents import ASK, CONFIRMED, PERMIT, Agent, accepted, offered, permit, refuse, start
-from tests.unit.transcripts import NOW, WISH, slot, wish
+from tests.unit.transcripts import NOW, THREAD, WISH, slot, wish
 
 
 @pytest.mark.rule("NEG-36")
@@ -335,3 +336,28 @@ def test_a_host_that_would_counter_forever_is_stopped() -> None:
     )
     assert isinstance(rejection[0].body, RejectBody)
     assert rejection[0].body.reason == "IMPASSE"
+
+
+@pytest.mark.rule("NEG-37")
+def test_what_an_owner_wants_instead_goes_out_on_the_same_thread_and_is_remembered_as_theirs() -> None:
+    a, b = Agent("A"), Agent("B")
+    a.hear(b.hear(a.do(start(), PERMIT), HostAnswers(Outcome.ASK, slot(2))))
+    later = wish(5)
+    counter = b.do(OwnerAnswers(False, later), PERMIT)
+    assert b.did(Consult) == [Consult(Question.PROPOSE_WISH, later)]
+    assert [(one.move, one.body, one.thread) for one in counter] == [(Move.COUNTER, later, THREAD)]
+    assert (b.phase, b.state.wanted) == (Phase.NEGOTIATING, later)
+    b.hear(a.hear(b.hear(a.hear(counter, permit(slot(10))), PERMIT)))
+    assert a.phase is b.phase is Phase.COMMITTED
+    with pytest.raises(Refused):
+        b.do(OwnerAnswers(False, wish(6)))
+
+
+@pytest.mark.rule("NEG-37")
+def test_who_gives_may_put_other_terms_within_the_wish_in_the_place_of_what_was_asked() -> None:
+    a, b = Agent("A"), Agent("B")
+    a.hear(b.hear(a.do(start(), PERMIT), HostAnswers(Outcome.ASK, slot(2))))
+    offer = b.do(OwnerAnswers(False, slot(3)), PERMIT)
+    assert [(one.move, one.body) for one in offer] == [(Move.OFFER, slot(3))]
+    a.hear(b.hear(a.hear(offer, PERMIT)))
+    assert a.phase is b.phase is Phase.COMMITTED

@@ -13,12 +13,15 @@ from indai.v1 import owner_pb2
 
 CODE_LENGTH: Final = 8
 _WAITING = """
-SELECT a.*, t.peer, p.first_ms AS known_since_ms, coalesce(p.agreed, 0) AS agreed_before
+SELECT a.*, t.peer, t.kind, t.start_ms, t.end_ms, p.first_ms AS known_since_ms,
+  coalesce(p.agreed, 0) AS agreed_before
 FROM node.approvals a JOIN node.threads t USING (owner, thread)
 LEFT JOIN node.peers p ON p.owner = t.owner AND p.peer = t.peer
-WHERE a.owner = $1 AND a.state = 'pending' AND a.expires_ms > $5
-  AND (a.expires_ms, encode(a.action_hash, 'hex')) > ($2, $3)
-ORDER BY a.expires_ms, a.action_hash LIMIT $4
+WHERE a.owner = $1 AND a.state = 'pending' AND a.expires_ms > $2
+"""
+_PAGE = """
+  AND (a.expires_ms, encode(a.action_hash, 'hex')) > ($3, $4)
+ORDER BY a.expires_ms, a.action_hash LIMIT $5
 """
 
 
@@ -33,7 +36,7 @@ class Approvals:
         size = page_size(request.page_size, 50)
         number, last = after(request.page_token, (0, ""))
         async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(_WAITING, owner, number, last, size + 1, self._clock())
+            rows = await connection.fetch(_WAITING + _PAGE, owner, self._clock(), number, last, size + 1)
         token = next_token(rows, size, lambda row: (row["expires_ms"], row["action_hash"].hex()))
         approvals = [views.approval(row, CODE_LENGTH) for row in rows[:size]]
         return owner_pb2.ListInboxResponse(approvals=approvals, next_page_token=token)
@@ -60,3 +63,13 @@ class Approvals:
                 Reason.NOT_FOUND, f"Nothing in your inbox has the code {code}.", hint="indai inbox"
             )
         return rows[0]["thread"], rows[0]["action_hash"]
+
+    async def get(self, owner: str, action_hash: bytes) -> owner_pb2.Approval:
+        """One that waits; raises NotFound."""
+        async with self._store.scope(owner) as connection:
+            row = await connection.fetchrow(
+                _WAITING + " AND a.action_hash = $3", owner, self._clock(), action_hash
+            )
+        if row is None:
+            raise NotFound(Reason.NOT_FOUND, "That no longer waits for you.", hint="indai inbox")
+        return views.approval(row, CODE_LENGTH)

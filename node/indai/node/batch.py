@@ -349,12 +349,12 @@ class Batch:
             # Silence until the deadline was the answer; it is given now, and the owner told after COMMIT.
             await self._step(item, Tick())
             return Refused(Reason.THREAD_CLOSED, "The question had run out before your answer came.")
-        state = "approved" if item.approved else "declined"
+        state = "countered" if item.instead else "approved" if item.approved else "declined"
         # The table's compare-and-set makes it single-use, whatever memory says.
         draft.add("answers", action_hash=item.action_hash, state=state)
         draft.journal("approval", state.upper(), f"You {state} this.")
         conversation = self._conversation(draft, draft.thread.columns["peer"])
-        await conversation.run(OwnerAnswers(item.approved))
+        await conversation.run(OwnerAnswers(item.approved, item.instead))
         await self._finish(draft)
         return None
 

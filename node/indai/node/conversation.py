@@ -6,7 +6,6 @@ the host whose answer is the next event. Nothing is visible outside until the ba
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -20,9 +19,9 @@ from indai.node.effects import CALENDAR_PUT, CalendarWrite
 from indai.node.holdings import key_of
 from indai.node.host import title_prefix
 from indai.node.inbound import Inbound
-from indai.node.kinds import words
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.node.outbox import Outgoing
+from indai.node.questions import asked, refused_instead
 from indai.protocol.copies import replace
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import Reason
@@ -42,6 +41,7 @@ from indai.protocol.party_state import (
     Event,
     HostAnswers,
     Outcome,
+    OwnerAnswers,
     OwnerStarts,
     Phase,
     Question,
@@ -87,6 +87,7 @@ class Conversation:
         self._cause = cause
         self._request_id = request_id
         self._consulted: Consulted | None = None
+        self._instead: Wish | Terms | None = None  # what our owner says now
         self._events: dict[bytes, bytes] = {}  # mid -> exact bytes, of events kept in this transaction
 
     async def receive(self, inbound: Inbound) -> None:
@@ -117,6 +118,8 @@ class Conversation:
     async def run(self, event: Event) -> None:
         """Take one event and everything that follows from it in this transaction."""
         before = self._draft.state.side if self._draft.state else None
+        if isinstance(event, OwnerAnswers):
+            self._instead = event.instead
         side, effects = step(before, event, self._draft.now_ms)
         if before is None:
             self._open(side, event)
@@ -222,13 +225,15 @@ class Conversation:
         # What our owner asked for in so many words needs no second asking; a refusal still stands.
         approved = consult.approved or (
             outcome is Outcome.ASK
-            and (bool(answer.standing) or self._is_wanted(answer.terms or answer.wish or consult.terms))
+            and (bool(answer.standing) or self._is_wanted(said, answer.terms or answer.wish or said))
         )
         if approved and outcome is Outcome.ASK:
             outcome = Outcome.PERMIT
         self._consulted = Consulted(answer, approved)
         self._note(answer, outcome, approved)
         if outcome is Outcome.REFUSE:
+            if said == self._instead:
+                raise refused_instead(answer)
             return HostAnswers(outcome, reason=answer.reason, sentence=_SENTENCES.get(answer.reason, ""))
         return HostAnswers(outcome, answer.terms or answer.wish)
 
@@ -238,22 +243,23 @@ class Conversation:
         outgoing = side.role is Role.INITIATOR
         return Case(agent.owner, self._desk.peer, outgoing, agent.zone, side, draft.reserved, draft.now_ms)
 
-    def _is_wanted(self, said: Wish | Terms) -> bool:
+    def _is_wanted(self, consulted: Wish | Terms, said: Wish | Terms) -> bool:
         """Whether our owner asked for just this: their own wish or terms, or what their wish is a yes to."""
         side = self._draft.thread.side
-        if side.role is not Role.INITIATOR or side.thread is None:
+        if side.wanted is None and (side.role is not Role.INITIATOR or side.thread is None):
             return side.role is Role.INITIATOR
-        wish = side.thread.subject_matter
-        if not isinstance(wish, Wish) or not isinstance(said, Terms):
-            return False
-        return self._module(said).is_wanted(wish, said)
+        wish = side.wanted or (side.thread.subject_matter if side.thread else None)
+        if side.wanted is not None and consulted == side.wanted:
+            return True
+        return isinstance(wish, Wish) and isinstance(said, Terms) and self._module(said).is_wanted(wish, said)
 
     def _note(self, answer: Answer, outcome: Outcome, approved: bool) -> None:
         why = answer.decision.words if answer.decision else answer.words or _NO_DECISION
         if answer.standing and outcome is not Outcome.REFUSE:
             why += f" {answer.standing}"
         elif approved:
-            own = self._draft.thread.side.role is Role.INITIATOR
+            side = self._draft.thread.side
+            own = side.role is Role.INITIATOR or side.wanted is not None
             why += " You asked for it yourself." if own else " You said yes."
         self._draft.journal("decision", outcome.value if answer.decision else answer.reason, why)
 
@@ -432,29 +438,13 @@ class Conversation:
     def _ask_owner(self, terms: Wish | Terms, deadline_ms: int) -> None:
         if not isinstance(terms, Terms):
             raise RuntimeError("an owner is asked about concrete terms only")
-        draft, agent = self._draft, self._desk.agent
-        thread = draft.thread.side.thread
-        offered = thread is not None and thread.offer is not None
-        shown = words.shown(self._desk.peer, terms, agent.zone, gives=not offered)
+        draft = self._draft
         decision = self._consulted.answer.decision if self._consulted else None
-        bound = "\n".join(
-            (
-                "ind.ai/approval/v1",
-                draft.owner,
-                draft.thread.side.thread_id.hex(),
-                repr(terms),
-                str(deadline_ms),
-            )
+        why = decision.words if decision else ""
+        row = asked(
+            draft.owner, draft.thread.side, self._desk.peer, terms, self._desk.agent.zone, deadline_ms
         )
-        draft.add(
-            "approvals",
-            action_hash=hashlib.sha256(bound.encode()).digest(),
-            thread=draft.thread.side.thread_id,
-            terms=shown,
-            why=decision.words if decision else "",
-            expires_ms=deadline_ms,
-            created_ms=draft.now_ms,
-        )
+        draft.add("approvals", **row, why=why, created_ms=draft.now_ms)
 
     def _module(self, terms: Terms) -> KindModule:
         module = self._desk.kinds.get(terms.kind)

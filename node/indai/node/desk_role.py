@@ -36,7 +36,7 @@ def desk_services(
     admitted = auth.either(people, auth.owners(agents.owner_of_token), operators)
     accounts, audit = Accounts(pool, clock), AuditLog(pool, clock)
     servicer = DeskServicer(accounts, sessions, audit, agents, engine, store, clock)
-    steering = SteeringServicer(store, agents, policies, resolver, clock)
+    steering = SteeringServicer(store, agents, engine, policies, resolver, clock)
     owners = auth.owners(agents.owner_of_token)
     return (
         Service(desk_pb2_grpc.add_DeskServiceServicer_to_server, servicer, admitted),

@@ -174,6 +174,12 @@ class Engine:
         await self._look(owner)
         await self._submit(Approval(owner, thread, action_hash=action_hash, approved=approved))
 
+    async def counter(self, owner: str, thread: bytes, action_hash: bytes, instead: Wish | Terms) -> None:
+        """What the owner wants in the place of what they are asked."""
+        await self._look(owner)
+        answer = Approval(owner, thread, action_hash=action_hash, approved=False, instead=instead)
+        await self._submit(answer)
+
     async def withdraw(self, owner: str, thread: bytes) -> None:
         """The owner takes the matter back."""
         await self._submit(Withdrawal(owner, thread))

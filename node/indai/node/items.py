@@ -76,10 +76,11 @@ class Convene(Item):
 
 @dataclass(slots=True, eq=False)
 class Approval(Item):
-    """The owner's yes or no."""
+    """The owner's yes or no, or what they want instead."""
 
     action_hash: bytes = field(kw_only=True)
     approved: bool = field(kw_only=True)
+    instead: Wish | Terms | None = field(default=None, kw_only=True)
 
 
 @dataclass(slots=True, eq=False)

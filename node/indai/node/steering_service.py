@@ -9,17 +9,20 @@ from typing import Any, Final
 from indai.client.introduction import Occasion, checked_page, introduce
 from indai.client.resolver import Resolver
 from indai.node.agents import Agents
+from indai.node.approvals import Approvals
 from indai.node.auth import caller
+from indai.node.engine import Engine
 from indai.node.kinds.served import INTENTS
 from indai.node.kinds.words import amount
 from indai.node.paging import MAX_NUMBER, after, next_token, page_size
 from indai.node.policies import Policies
+from indai.node.questions import Change, Changeable, changeable, instead_of
 from indai.node.store import Store
 from indai.node.views import Row, milliseconds, timestamp
 from indai.policy.compiled import OWNER, compile_policy
 from indai.policy.simulate import Replayed, Simulation, simulate
 from indai.protocol import drill
-from indai.protocol.errors import InvalidInput, Reason
+from indai.protocol.errors import InvalidInput, Reason, Refused
 from indai.protocol.handles import Handle
 from indai.protocol.handlestate import AgentKey, Delegation
 from indai.protocol.keys import key_id
@@ -54,12 +57,14 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
         self,
         store: Store,
         agents: Agents,
+        engine: Engine,
         policies: Policies,
         resolver: Resolver,
         clock: Callable[[], int],
     ) -> None:
         self._store, self._agents, self._policies = store, agents, policies
-        self._resolver, self._clock = resolver, clock
+        self._resolver, self._clock, self._engine = resolver, clock, engine
+        self._approvals = Approvals(store, clock)
 
     async def PreviewPolicy(self, request: pb.PreviewPolicyRequest, context: Any) -> pb.PreviewPolicyResponse:
         """Check, put into words, and take the decisions of the last weeks again."""
@@ -118,6 +123,40 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
         occasion = Occasion(page, to, request.challenge)
         said = introduce(key, found.handle, found.subject_id, occasion, now_ms)
         return pb.IntroduceResponse(introduction=said)
+
+    async def GetQuestion(self, request: pb.GetQuestionRequest, context: Any) -> pb.GetQuestionResponse:
+        """What waits, and what of it may be put otherwise."""
+        owner = caller(context).owner
+        thread, action_hash = await self._approvals.find(owner, request.code)
+        approval = await self._approvals.get(owner, action_hash)
+        state = await self._engine.state(owner, thread)
+        found = changeable(state.side) if state else Changeable()
+        return pb.GetQuestionResponse(
+            approval=approval,
+            amount_minor=found.amount_minor,
+            currency=found.currency,
+            changes_time=found.time,
+            changes_amount=found.amount,
+        )
+
+    async def CounterApproval(
+        self, request: pb.CounterApprovalRequest, context: Any
+    ) -> pb.CounterApprovalResponse:
+        """Something else than what was asked, on the same thread."""
+        owner = caller(context).owner
+        thread, action_hash = await self._approvals.find(owner, request.code)
+        state = await self._engine.state(owner, thread)
+        if state is None:
+            raise Refused(Reason.THREAD_CLOSED, "The question is no longer open.", hint="indai inbox")
+        change = Change(
+            milliseconds(request.start_time),
+            milliseconds(request.end_time),
+            request.duration_minutes,
+            request.amount_minor if request.HasField("amount_minor") else None,
+        )
+        instead = instead_of(state.side, change)
+        await self._engine.counter(owner, thread, action_hash, instead)
+        return pb.CounterApprovalResponse(thread_id=thread.hex())
 
     async def ListPeers(self, request: pb.ListPeersRequest, context: Any) -> pb.ListPeersResponse:
         """With whom the owner's threads are, one row for each."""

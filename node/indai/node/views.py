@@ -150,6 +150,9 @@ def approval(row: Row, code_length: int) -> owner_pb2.Approval:
         create_time=timestamp(row["created_ms"]),
         known_since=timestamp(row["known_since_ms"]),
         agreed_before=row["agreed_before"],
+        kind=row["kind"],
+        start_time=timestamp(row["start_ms"]),
+        end_time=timestamp(row["end_ms"]),
     )
 
 

@@ -69,6 +69,7 @@ from indai.protocol.party_state import (
     Tick,
     begin_life,
 )
+from indai.protocol.party_words import ENDS, begins_ms, noun
 
 WISH_LIFE_MS = DAY_MS
 ASK_LIFE_MS = DAY_MS
@@ -114,8 +115,8 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
             return party_life.act(side, event, now_ms)
         case Succeeded(mid):
             return party_life.succeeded(side, mid)
-        case OwnerAnswers(approved):
-            return _owner_answers(side, approved, now_ms)
+        case OwnerAnswers():
+            return _owner_answers(side, event, now_ms)
         case OwnerWithdraws():
             return _owner_withdraws(side)
         case Tick():
@@ -212,7 +213,7 @@ def _accept(side: Side, offer: Message, terms: Terms, now_ms: int) -> Next:
 
 def _ask(side: Side, terms: Wish | Terms, now_ms: int) -> Next:
     """Ask our owner, and tell the peer once a turn to wait. A HOLD never outlives the offer, or its use."""
-    limits = [now_ms + ASK_LIFE_MS, _begins(terms)]
+    limits = [now_ms + ASK_LIFE_MS, begins_ms(terms)]
     thread = side.thread
     held = thread.held_by(side.owner) if thread else None
     if thread and thread.offer:
@@ -230,12 +231,14 @@ def _ask(side: Side, terms: Wish | Terms, now_ms: int) -> Next:
     return side, (asking, *effects)
 
 
-def _owner_answers(side: Side, approved: bool, now_ms: int) -> Next:
+def _owner_answers(side: Side, answer: OwnerAnswers, now_ms: int) -> Next:
     if side.phase is not Phase.ASKING_OWNER or side.terms is None:
         raise Refused(Reason.THREAD_CLOSED, "The question is no longer open.", hint="see: indai threads")
     if now_ms >= side.deadline_ms:
         return _tick(side, now_ms)
-    if not approved:
+    if wanted := answer.instead:  # NEG-37
+        return _consult(replace(side, wanted=wanted), _to_sign(wanted), wanted, approved=False)
+    if not answer.approved:
         return _refuse(side, DECLINED)
     return _consult(side, _to_sign(side.terms), side.terms, approved=True)
 
@@ -405,7 +408,7 @@ def _after_the_end(side: Side, thread: Thread, message: Message) -> Next:
     left."""
     if thread.status is Status.COMMITTED and message.move is Move.WITHDRAW:
         receipt = next(m for m in thread.messages if m.move is Move.RECEIPT)
-        return side, (Resend(receipt.mid), Tell(f"The other side asks to cancel the {_noun(side)}."))
+        return side, (Resend(receipt.mid), Tell(f"The other side asks to cancel the {noun(side)}."))
     takes_turn = message.move in (Move.COUNTER, Move.OFFER) or thread.status is Status.ACCEPTED
     if takes_turn and not thread.status.ended and thread.turn == side.owner:
         return _send(side, Move.REJECT, RejectBody(LAPSED), ANSWER_LIFE_MS)
@@ -466,7 +469,7 @@ def _waits_until(thread: Thread) -> int:
 def _end(side: Side, phase: Phase, reason: str = "") -> Next:
     side, released = _release(side)
     ended = replace(side, phase=phase, reason=reason, question=None, approved=False, deadline_ms=0)
-    return ended, (*released, Tell(_ENDS[phase].format(noun=_noun(side))))
+    return ended, (*released, Tell(ENDS[phase].format(noun=noun(side))))
 
 
 def _release(side: Side) -> Next:
@@ -480,20 +483,3 @@ def _release(side: Side) -> Next:
 def _has_withdrawn(side: Side) -> bool:
     messages = side.thread.messages if side.thread else ()
     return any(m.move is Move.WITHDRAW and m.sender == side.owner for m in messages)
-
-
-def _begins(terms: Wish | Terms) -> int:
-    """The last moment at which what is asked can still begin, ms."""
-    return terms.sign_by_ms() if isinstance(terms, Terms) else terms.answer_by_ms()
-
-
-def _noun(side: Side) -> str:
-    said = side.thread.subject_matter if side.thread else side.terms
-    return kind_of(said).noun if said else "matter"
-
-
-_ENDS = {
-    Phase.REJECTED: "The {noun} was refused.",
-    Phase.WITHDRAWN: "The request was taken back.",
-    Phase.LAPSED: "The request ran out of time.",
-}

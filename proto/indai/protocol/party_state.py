@@ -140,9 +140,11 @@ class HostAnswers:
 
 @dataclass(frozen=True, slots=True)
 class OwnerAnswers:
-    """Our owner's word on the AskOwner that is open."""
+    """Our owner's word on the AskOwner that is open. `instead` (NEG-37): what they want in place of what was
+    asked; a wish goes out as a COUNTER, terms, where no offer stands, as an OFFER."""
 
     approved: bool
+    instead: Wish | Terms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +354,9 @@ class Side:
     `offer` the decision about our own offer, `deadline_ms` our owner's, `life` what has happened since the
     deed, `supersedes` the commitment whose place this is to take, `group` what a coordinator of several knows
     (it has no `thread`), `remind_at_ms` when else our owner is to be reminded, ascending, `hops` how many
-    agents have passed on what led to the thread. `question`, `approved` and `sending` are set only between
-    the steps of one transaction, never in a stored state.
+    agents have passed on what led to the thread, `wanted` what our owner put in the place of what they were
+    asked. `question`, `approved` and `sending` are set only between the steps of one transaction, never in a
+    stored state.
     """
 
     role: Role
@@ -374,6 +377,7 @@ class Side:
     supersedes: bytes = b""
     group: Group | None = None
     hops: int = 0
+    wanted: Wish | Terms | None = None
     question: Question | None = None
     approved: bool = False
     sending: Move | None = None
@@ -405,6 +409,8 @@ class Side:
             fields["supersedes"] = self.supersedes.hex()
         if self.hops:
             fields["hops"] = self.hops
+        if self.wanted:
+            fields["wanted"] = body_to_json(self.wanted)
         if self.group:
             fields["group"] = self.group.to_json()
         if self.life and self.life.successors:
@@ -416,7 +422,7 @@ class Side:
         """The state that `to_json` wrote (or the same JSON after a round through jsonb)."""
         fields = json.loads(text)
         reserved = body_from_json(fields["reserved"])
-        terms = body_from_json(fields["terms"])
+        terms, wanted = body_from_json(fields["terms"]), body_from_json(fields.get("wanted"))
         thread = _fold([message_from_json(message) for message in fields["messages"]])
         group = Group.from_json(fields["group"]) if "group" in fields else None
         offer = group.offer if group else thread.offer if thread else None
@@ -439,6 +445,7 @@ class Side:
             supersedes=bytes.fromhex(fields.get("supersedes", "")),
             group=group,
             hops=fields.get("hops", 0),
+            wanted=wanted if isinstance(wanted, Wish | Terms) else None,
         )
 
     def knows(self, message: Message) -> bool:

@@ -337,6 +337,12 @@ _RULES = (
         "Both sides append a COMMIT leaf: the offerer when it decides, the acceptor at the RECEIPT.",
         _PARTY,
     ),
+    Rule(
+        "NEG-37",
+        "An owner may put something else in the place of what they are asked: it goes out on the same thread,"
+        " and what comes within it needs no second asking.",
+        _PARTY,
+    ),
     Rule("SHR-01", "What is shared is one field or document, for a purpose, a time and a key.", _KINDS),
     Rule("SHR-02", "Shared terms bind type, size and hash of the content, and never hold it.", _KINDS),
     Rule("ASK-01", "An answer is of the question that was asked, with sources and a confidence.", _KINDS),

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from indai.v1 import owner_pb2 as _owner_pb2
 from indai.v1 import policy_pb2 as _policy_pb2
 import builtins as _builtins
 import sys
@@ -1035,3 +1036,131 @@ class ListPeersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListPeersResponse: _TypeAlias = ListPeersResponse  # noqa: Y015
+
+@_typing.final
+class CounterApprovalRequest(_message.Message):
+    """Request: what is changed; what is left out stays as it was asked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    DURATION_MINUTES_FIELD_NUMBER: _builtins.int
+    AMOUNT_MINOR_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """Code or hash of the approval."""
+    duration_minutes: _builtins.int
+    """How long, in minutes; 0 for as long as asked."""
+    amount_minor: _builtins.int
+    """A payment or booking: for this much, in minor units of the currency that was asked. The most that a buyer pays."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """A meeting, or a booking of the one who buys: in this window. Not earlier."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Not later."""
+
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        duration_minutes: _builtins.int = ...,
+        amount_minor: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_amount_minor", b"_amount_minor", "amount_minor", b"amount_minor", "end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_amount_minor", b"_amount_minor", "amount_minor", b"amount_minor", "code", b"code", "duration_minutes", b"duration_minutes", "end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__amount_minor: _TypeAlias = _typing.Literal["amount_minor"]  # noqa: Y015
+    _WhichOneofArgType__amount_minor: _TypeAlias = _typing.Literal["_amount_minor", b"_amount_minor"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__amount_minor) -> _WhichOneofReturnType__amount_minor | None: ...
+
+Global___CounterApprovalRequest: _TypeAlias = CounterApprovalRequest  # noqa: Y015
+
+@_typing.final
+class CounterApprovalResponse(_message.Message):
+    """Sent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """Hex thread id."""
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CounterApprovalResponse: _TypeAlias = CounterApprovalResponse  # noqa: Y015
+
+@_typing.final
+class GetQuestionRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """Code or hash of the approval."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetQuestionRequest: _TypeAlias = GetQuestionRequest  # noqa: Y015
+
+@_typing.final
+class GetQuestionResponse(_message.Message):
+    """What waits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPROVAL_FIELD_NUMBER: _builtins.int
+    AMOUNT_MINOR_FIELD_NUMBER: _builtins.int
+    CURRENCY_FIELD_NUMBER: _builtins.int
+    CHANGES_TIME_FIELD_NUMBER: _builtins.int
+    CHANGES_AMOUNT_FIELD_NUMBER: _builtins.int
+    amount_minor: _builtins.int
+    """What it costs; 0 for nothing."""
+    currency: _builtins.str
+    """In this currency."""
+    changes_time: _builtins.bool
+    """Whether another time, or length, may be put in its place."""
+    changes_amount: _builtins.bool
+    """Whether another amount may."""
+    @_builtins.property
+    def approval(self) -> _owner_pb2.Approval:
+        """As in the inbox."""
+
+    def __init__(
+        self,
+        *,
+        approval: _owner_pb2.Approval | None = ...,
+        amount_minor: _builtins.int = ...,
+        currency: _builtins.str = ...,
+        changes_time: _builtins.bool = ...,
+        changes_amount: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount_minor", b"amount_minor", "approval", b"approval", "changes_amount", b"changes_amount", "changes_time", b"changes_time", "currency", b"currency"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetQuestionResponse: _TypeAlias = GetQuestionResponse  # noqa: Y015

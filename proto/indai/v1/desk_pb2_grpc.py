@@ -433,6 +433,16 @@ class SteeringServiceStub:
                 request_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
                 _registered_method=True)
+        self.GetQuestion = channel.unary_unary(
+                '/indai.v1.SteeringService/GetQuestion',
+                request_serializer=indai_dot_v1_dot_desk__pb2.GetQuestionRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.GetQuestionResponse.FromString,
+                _registered_method=True)
+        self.CounterApproval = channel.unary_unary(
+                '/indai.v1.SteeringService/CounterApproval',
+                request_serializer=indai_dot_v1_dot_desk__pb2.CounterApprovalRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.CounterApprovalResponse.FromString,
+                _registered_method=True)
         self.ListPeers = channel.unary_unary(
                 '/indai.v1.SteeringService/ListPeers',
                 request_serializer=indai_dot_v1_dot_desk__pb2.ListPeersRequest.SerializeToString,
@@ -463,6 +473,21 @@ class SteeringServiceServicer:
 
     def GetOwnHandle(self, request, context):
         """The owner's handle as the registry proves it: keys, sub-agents, where it lives.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetQuestion(self, request, context):
+        """One inbox item, and what of it may be put otherwise.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CounterApproval(self, request, context):
+        """What the owner wants in the place of what an inbox item asks: bound to its hash and single-use as a yes or no is. It
+        goes out on the same thread; what the other side answers within it needs no second asking.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -501,6 +526,16 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.GetOwnHandle,
                     request_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.FromString,
                     response_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.SerializeToString,
+            ),
+            'GetQuestion': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetQuestion,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.GetQuestionRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.GetQuestionResponse.SerializeToString,
+            ),
+            'CounterApproval': grpc.unary_unary_rpc_method_handler(
+                    servicer.CounterApproval,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.CounterApprovalRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.CounterApprovalResponse.SerializeToString,
             ),
             'ListPeers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPeers,
@@ -573,6 +608,60 @@ class SteeringService:
             '/indai.v1.SteeringService/GetOwnHandle',
             indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
             indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetQuestion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/GetQuestion',
+            indai_dot_v1_dot_desk__pb2.GetQuestionRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.GetQuestionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CounterApproval(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/CounterApproval',
+            indai_dot_v1_dot_desk__pb2.CounterApprovalRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.CounterApprovalResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -164,6 +164,12 @@ class SteeringServiceStub:
     """What rules mean and would have answered lately, before they are activated. Changes nothing."""
     GetOwnHandle: _grpc.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    GetQuestion: _grpc.UnaryUnaryMultiCallable[_desk_pb2.GetQuestionRequest, _desk_pb2.GetQuestionResponse]
+    """One inbox item, and what of it may be put otherwise."""
+    CounterApproval: _grpc.UnaryUnaryMultiCallable[_desk_pb2.CounterApprovalRequest, _desk_pb2.CounterApprovalResponse]
+    """What the owner wants in the place of what an inbox item asks: bound to its hash and single-use as a yes or no is. It
+    goes out on the same thread; what the other side answers within it needs no second asking.
+    """
     ListPeers: _grpc.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]
     """Whom the owner deals with, the newest first."""
     Introduce: _grpc.UnaryUnaryMultiCallable[_desk_pb2.IntroduceRequest, _desk_pb2.IntroduceResponse]
@@ -180,6 +186,12 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """What rules mean and would have answered lately, before they are activated. Changes nothing."""
     GetOwnHandle: _aio.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]  # type: ignore[assignment]
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    GetQuestion: _aio.UnaryUnaryMultiCallable[_desk_pb2.GetQuestionRequest, _desk_pb2.GetQuestionResponse]  # type: ignore[assignment]
+    """One inbox item, and what of it may be put otherwise."""
+    CounterApproval: _aio.UnaryUnaryMultiCallable[_desk_pb2.CounterApprovalRequest, _desk_pb2.CounterApprovalResponse]  # type: ignore[assignment]
+    """What the owner wants in the place of what an inbox item asks: bound to its hash and single-use as a yes or no is. It
+    goes out on the same thread; what the other side answers within it needs no second asking.
+    """
     ListPeers: _aio.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]  # type: ignore[assignment]
     """Whom the owner deals with, the newest first."""
     Introduce: _aio.UnaryUnaryMultiCallable[_desk_pb2.IntroduceRequest, _desk_pb2.IntroduceResponse]  # type: ignore[assignment]
@@ -205,6 +217,24 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_desk_pb2.GetOwnHandleResponse, _abc.Awaitable[_desk_pb2.GetOwnHandleResponse]]:
         """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+
+    @_abc_1.abstractmethod
+    def GetQuestion(
+        self,
+        request: _desk_pb2.GetQuestionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.GetQuestionResponse, _abc.Awaitable[_desk_pb2.GetQuestionResponse]]:
+        """One inbox item, and what of it may be put otherwise."""
+
+    @_abc_1.abstractmethod
+    def CounterApproval(
+        self,
+        request: _desk_pb2.CounterApprovalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.CounterApprovalResponse, _abc.Awaitable[_desk_pb2.CounterApprovalResponse]]:
+        """What the owner wants in the place of what an inbox item asks: bound to its hash and single-use as a yes or no is. It
+        goes out on the same thread; what the other side answers within it needs no second asking.
+        """
 
     @_abc_1.abstractmethod
     def ListPeers(

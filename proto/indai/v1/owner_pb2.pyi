@@ -701,6 +701,9 @@ class Approval(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     KNOWN_SINCE_FIELD_NUMBER: _builtins.int
     AGREED_BEFORE_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Short id to type: first characters of the action's hash."""
     action_hash: _builtins.str
@@ -714,7 +717,9 @@ class Approval(_message.Message):
     why: _builtins.str
     """What the policy said."""
     agreed_before: _builtins.int
-    """How much was agreed with them before, as far as the first 1,000 threads tell."""
+    """How much was agreed with them before."""
+    kind: _builtins.str
+    """Kind of intent."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """After this it is answered no."""
@@ -726,6 +731,14 @@ class Approval(_message.Message):
     @_builtins.property
     def known_since(self) -> _timestamp_pb2.Timestamp:
         """When the other side was first heard of."""
+
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When it would begin; absent for what has no time of its own."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """When it would end, or is due."""
 
     def __init__(
         self,
@@ -740,10 +753,13 @@ class Approval(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         known_since: _timestamp_pb2.Timestamp | None = ...,
         agreed_before: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "known_since", b"known_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "expire_time", b"expire_time", "known_since", b"known_since", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "agreed_before", b"agreed_before", "code", b"code", "create_time", b"create_time", "expire_time", b"expire_time", "known_since", b"known_since", "peer", b"peer", "terms", b"terms", "thread_id", b"thread_id", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "agreed_before", b"agreed_before", "code", b"code", "create_time", b"create_time", "end_time", b"end_time", "expire_time", b"expire_time", "kind", b"kind", "known_since", b"known_since", "peer", b"peer", "start_time", b"start_time", "terms", b"terms", "thread_id", b"thread_id", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

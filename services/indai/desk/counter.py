@@ -1,32 +1,34 @@
-"""Another time instead: what was asked is declined, and a request of the owner's own takes its place.
+"""Something else instead: the owner's counter-proposal, on the same conversation and with one press.
 
-The terms that wait are bound to their hash and cannot be changed; so a counter-proposal is a no, and a new
-conversation that the owner begins.
+It is bound to the hash of the terms beside it, as yes and no are, and counts once. A meeting may be put on
+the next day or the week after without another page; days, length and amounts are chosen on one.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from aiohttp import web
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.desk.frame import ROLES, Frame
+from indai.desk.show import Show
+from indai.policy.money import amount, parse_amount
+from indai.policy.values import Problem
 from indai.protocol.errors import InvalidInput, NotFound, Reason
-from indai.v1 import owner_pb2
+from indai.v1 import desk_pb2 as pb
 from indai.web.visit import Visit
 
 MAX_DAYS: Final = 60
+DAY: Final = timedelta(days=1)
 
 
 class Counter:
-    """The page of a counter-proposal."""
+    """The page and the act of a counter-proposal."""
 
     def __init__(self, frame: Frame) -> None:
-        self._frame, self._owner = frame, frame.calls.owner
+        self._frame, self._steering = frame, frame.calls.steering
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
@@ -34,74 +36,97 @@ class Counter:
         return (site.member(one, ROLES, self.form), site.act(one, ROLES, self.propose))
 
     async def form(self, visit: Visit) -> web.StreamResponse:
-        """What is asked, and when would suit."""
-        approval, thread = await self._asked(visit)
+        """What is asked, and what may be put otherwise."""
+        asked = await self._asked(visit)
         show = await self._frame.show(visit)
-        start = show.at(thread.start_time) if thread.start_time.seconds else datetime.now(show.zone)
+        approval = asked.approval
+        start = _start(show, asked).date()
+        minutes = (approval.end_time.seconds - approval.start_time.seconds) // 60
         return await self._frame.page(
             visit,
             "counter.html",
             "/desk",
             show=show,
             approval=approval,
-            thread=thread,
-            first=(start.date() + timedelta(days=1)).isoformat(),
-            last=(start.date() + timedelta(days=7)).isoformat(),
-            minutes=max(5, (thread.end_time.seconds - thread.start_time.seconds) // 60),
+            asked=asked,
+            first=(start + DAY).isoformat(),
+            last=(start + 7 * DAY).isoformat(),
+            minutes=max(1, minutes) if approval.start_time.seconds else 30,
+            amount=amount(asked.amount_minor, asked.currency).split()[0] if asked.currency else "",
         )
 
     async def propose(self, visit: Visit) -> web.StreamResponse:
-        """Say no to what was shown, and ask for another time."""
-        approval, thread = await self._asked(visit)
+        """Send it."""
+        asked = await self._asked(visit)
         show = await self._frame.show(visit)
-        start, end = _day(visit.said("first"), show.zone), _day(visit.said("last"), show.zone)
-        end += timedelta(days=1)
-        if not start < end <= start + timedelta(days=MAX_DAYS):
+        request = pb.CounterApprovalRequest(code=asked.approval.action_hash)
+        if way := visit.said("way"):
+            self._say_when(request, show, *_days_of(way, _start(show, asked).date()))
+        elif asked.changes_time:
+            self._say_when(request, show, _day(visit.said("first")), _day(visit.said("last")))
+            request.duration_minutes = _minutes(visit.said("minutes"))
+        if asked.changes_amount and (text := visit.said("amount")):
+            request.amount_minor = _amount(text, asked.currency)
+        answer = await self._steering.CounterApproval(request, metadata=visit.metadata)
+        return visit.go(f"/desk/threads/{answer.thread_id}", "asked")
+
+    def _say_when(self, request: pb.CounterApprovalRequest, show: Show, first: date, last: date) -> None:
+        """Whole days, in the owner's zone, the last included; none of it in the past."""
+        if not first <= last < first + MAX_DAYS * DAY:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT, "The last day must not be before the first.", hint="60 days at most"
             )
-        minutes = visit.said("minutes")
-        if not (minutes.isascii() and minutes.isdigit() and 5 <= int(minutes[:5]) <= 1440):
-            raise InvalidInput(Reason.INVALID_ARGUMENT, "A meeting lasts 5 minutes to 24 hours.")
-        earliest = max(int(start.timestamp()), self._frame.site.clock() // 1000 + 60)
-        request = owner_pb2.StartMeetRequest(
-            # The same form sent twice is one request.
-            request_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{approval.action_hash} {visit.csrf}")),
-            peer=approval.peer,
-            title=thread.title,
-            duration_minutes=int(minutes),
-            start_time=Timestamp(seconds=earliest),
-            end_time=Timestamp(seconds=int(end.timestamp())),
-        )
-        declined = owner_pb2.AnswerApprovalRequest(code=approval.action_hash, approve=False)
-        await self._owner.AnswerApproval(declined, metadata=visit.metadata)
-        answer = await self._owner.StartMeet(request, metadata=visit.metadata)
-        return visit.go(f"/desk/threads/{answer.thread.thread_id}", "asked")
+        start, end = (datetime.combine(day, time(), show.zone) for day in (first, last + DAY))
+        earliest = self._frame.site.clock() // 1000 + 60
+        request.start_time.CopyFrom(Timestamp(seconds=max(int(start.timestamp()), earliest)))
+        request.end_time.CopyFrom(Timestamp(seconds=int(end.timestamp())))
 
-    async def _asked(self, visit: Visit) -> tuple[owner_pb2.Approval, owner_pb2.Thread]:
-        """The question, if it still waits and is about a meeting."""
-        wanted = visit.named("hash")
-        inbox = await self._owner.ListInbox(
-            owner_pb2.ListInboxRequest(page_size=500), metadata=visit.metadata
-        )
-        found = next((one for one in inbox.approvals if one.action_hash == wanted), None)
-        if found is None:
+    async def _asked(self, visit: Visit) -> pb.GetQuestionResponse:
+        """The question, if it still waits."""
+        try:
+            request = pb.GetQuestionRequest(code=visit.named("hash"))
+            return await self._steering.GetQuestion(request, metadata=visit.metadata)
+        except NotFound:
             raise NotFound(
                 Reason.NOT_FOUND, "These terms no longer wait for you.", hint="the inbox shows what does"
-            )
-        request = owner_pb2.GetThreadRequest(thread_id=found.thread_id)
-        thread = (await self._owner.GetThread(request, metadata=visit.metadata)).thread
-        if thread.kind != "meet":
-            raise InvalidInput(
-                Reason.UNSUPPORTED, "Only a meeting can be proposed at another time.", hint="answer yes or no"
-            )
-        return found, thread
+            ) from None
 
 
-def _day(text: str, zone: ZoneInfo) -> datetime:
+def _start(show: Show, asked: pb.GetQuestionResponse) -> datetime:
+    stamp = asked.approval.start_time
+    return show.at(stamp) if stamp.seconds else datetime.fromtimestamp(show.now_ms / 1000, show.zone)
+
+
+def _days_of(way: str, asked: date) -> tuple[date, date]:
+    """First and last day of what one press proposes."""
+    if way == "day":
+        return asked + DAY, asked + DAY
+    if way == "week":
+        monday = asked + (7 - asked.weekday()) * DAY
+        return monday, monday + 6 * DAY
+    raise InvalidInput(Reason.INVALID_ARGUMENT, "Another time is the next day, or the week after.")
+
+
+def _day(text: str) -> date:
     try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=zone)
+        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no zone
     except ValueError:
         raise InvalidInput(
             Reason.INVALID_ARGUMENT, "That is no day.", hint="write it like 2026-11-30"
         ) from None
+
+
+def _minutes(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:5]) <= 1440):
+        raise InvalidInput(Reason.INVALID_ARGUMENT, "A meeting lasts 1 minute to 24 hours.")
+    return int(text)
+
+
+def _amount(text: str, currency: str) -> int:
+    try:
+        minor, found = parse_amount(text, currency)
+    except Problem as problem:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, f"{problem}.", hint="a number, such as 450.50") from None
+    if found != currency:
+        raise InvalidInput(Reason.INVALID_ARGUMENT, f"The amount is in {currency}.", hint="write the number")
+    return minor

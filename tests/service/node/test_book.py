@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import commerce_pb2, intents_pb2, owner_pb2, sharing_pb2
@@ -104,6 +105,35 @@ async def test_a_table_is_booked_once_for_each_time_and_stands_in_the_buyers_cal
     assert busy(market.pair.a, buyer.owner, booked)
     seller = market.pair.b.data / "calendars" / "ind.ai_market.ics"
     assert not seller.exists()
+
+
+async def test_a_buyer_wants_another_time_instead_and_a_seller_another_price(market: Market) -> None:
+    await market.seller.stocks("hall", 1, price_minor=300_000, currency="INR", per_minutes=60)
+    buyer, day = await market.buyer(), now_ms() // DAY * DAY + 3 * DAY
+    thread = await buyer.books(market.seller.handle, "hall", **window(day, day + HOUR))
+    await buyer.rests(thread)
+    asked = await buyer.question()
+    later = {
+        "start_time": Timestamp(seconds=(day + 2 * HOUR) // 1000),
+        "end_time": Timestamp(seconds=(day + 3 * HOUR) // 1000),
+    }
+    assert await buyer.counters(asked.code, **later) == ""
+    booked = await until(buyer.owner, thread, lambda each: each.state in (COMMITTED, REJECTED))
+    assert (booked.state, booked.start_time) == (COMMITTED, later["start_time"])
+
+    careful = Trader(
+        await market.pair.b.agent("ind.ai/careful", SELLERS.replace("allow", "ask")), market.pair.b
+    )
+    await careful.stocks("chair", 1, price_minor=150_000, currency="INR")
+    most: dict[str, Any] = {"max_price_minor": 160_000, "currency": "INR"}
+    thread = await buyer.books(careful.handle, "chair", **most)
+    await buyer.rests(thread)
+    asked = await careful.question()
+    assert await careful.counters(asked.code, amount_minor=160_001) == "INVALID_ARGUMENT"  # beyond the wish
+    assert await careful.counters(asked.code, **later) == "UNSUPPORTED"
+    assert await careful.counters(asked.code, amount_minor=155_000) == ""
+    sold = await until(careful.owner, thread, lambda each: each.state in (COMMITTED, REJECTED))
+    assert sold.state == COMMITTED, sold
 
 
 async def test_a_late_cancel_costs_the_fee_and_frees_the_time(market: Market) -> None:

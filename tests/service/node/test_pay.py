@@ -17,7 +17,7 @@ from indai.client.handlekeys import delegate
 from indai.protocol.errors import IndaiError, Reason
 from indai.protocol.handlestate import Delegation
 from indai.protocol.kinds.pay import payment_reference
-from indai.v1 import commerce_pb2, owner_pb2, registry_pb2
+from indai.v1 import commerce_pb2, desk_pb2, owner_pb2, registry_pb2
 
 from tests.service.node.conftest import Jump, Pair
 from tests.service.node.lives import seen, until
@@ -104,6 +104,30 @@ async def test_a_days_limit_counts_payments_made_one_after_another(street: Stree
     buyer, shop = await street.customer(), street.shop
     threads = [await shop.rests(await shop.asks_money(buyer.handle, 200_000)) for _ in range(5)]
     assert [each.state for each in threads] == [COMMITTED] * 4 + [REJECTED]
+
+
+async def test_a_payer_names_another_amount_once_and_it_is_paid_without_a_second_question(
+    street: Street,
+) -> None:
+    buyer, shop = await street.customer(), street.shop
+    thread = await shop.asks_money(buyer.handle, 300_000)
+    await shop.rests(thread)
+    question = await buyer.question()
+    seen = await buyer.steering.GetQuestion(desk_pb2.GetQuestionRequest(code=question.code))
+    assert (seen.amount_minor, seen.currency) == (300_000, "INR")
+    assert (seen.changes_amount, seen.changes_time) == (True, False)
+    assert await buyer.counters(question.code, amount_minor=600_000) == "POLICY_DENIED"  # 5000 for one
+    assert await buyer.counters(question.code, amount_minor=300_000) == "INVALID_ARGUMENT"
+    assert await buyer.counters(question.code, amount_minor=-1) == "INVALID_ARGUMENT"
+    assert await buyer.question() == question  # nothing was sent: it still waits
+    assert await buyer.counters(question.action_hash, amount_minor=250_000) == ""
+    assert await buyer.counters(question.action_hash, amount_minor=240_000) == "THREAD_CLOSED"
+    paid = await until(shop.owner, thread, lambda each: each.state in (COMMITTED, REJECTED))
+    assert paid.state == COMMITTED, paid
+    shown = await buyer.owner.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=thread))
+    moves = ["PROPOSE", "HOLD", "COUNTER", "COUNTER", "OFFER", "ACCEPT", "RECEIPT"]
+    assert [one.move for one in shown.messages] == moves
+    assert "2,500.00" in shown.messages[4].words
 
 
 async def test_a_mandate_is_the_owners_yes_within_its_amount_and_period(street: Street) -> None:

@@ -15,14 +15,17 @@ from indai.client.audit import Report, audit
 from indai.client.channels import plain_channel
 from indai.node.keystore import open_keystore
 from indai.node.secrets import Secrets
+from indai.protocol.errors import IndaiError
 from indai.protocol.kinds.pay import payment_reference
-from indai.v1 import commerce_pb2, intents_pb2, negotiation_pb2, owner_pb2
+from indai.v1 import commerce_pb2, desk_pb2, intents_pb2, negotiation_pb2, owner_pb2
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
+from indai.v1.desk_pb2_grpc import SteeringServiceStub
 
 from tests.service.node.world import Node, Owner, now_ms
 
 if TYPE_CHECKING:
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
+    from indai.v1.desk_pb2_grpc import SteeringServiceAsyncStub
 
 DAY = 86_400_000
 HOOK_SECRET = "webhook secret"
@@ -74,6 +77,23 @@ class Trader:
     def commerce(self) -> CommerceServiceAsyncStub:
         address = self.node.info.addresses["owner"]
         return CommerceServiceStub(plain_channel(address, token=self.owner.token))
+
+    @property
+    def steering(self) -> SteeringServiceAsyncStub:
+        return SteeringServiceStub(plain_channel(self.node.info.addresses["owner"], token=self.owner.token))
+
+    async def question(self) -> owner_pb2.Approval:
+        """The one that waits for this owner."""
+        (found,) = (await self.owner.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+        return found
+
+    async def counters(self, code: str, **change: Any) -> str:
+        """Say something else instead; why that is refused, or nothing."""
+        try:
+            await self.steering.CounterApproval(desk_pb2.CounterApprovalRequest(code=code, **change))
+        except IndaiError as error:
+            return error.reason.name
+        return ""
 
     async def start(self, peer: str, **intent: Any) -> str:
         """Begin; the thread's id."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import AsyncExitStack
 
 import pytest
 from indai.node.web_role import place_at
 from indai.protocol.errors import IndaiError, Reason
+from indai.v1 import owner_pb2
 from indai.web.guards import Limit, check_origin
 from indai.web.site import ACTS_A_MINUTE
 
+from tests.service.node.lives import until
 from tests.service.web.conftest import Desks
 
 SCRIPT = "<script>alert(1)</script>"
@@ -136,6 +140,38 @@ async def test_an_answer_counts_once_and_a_stale_page_is_answered_with_words(des
         assert second.status in (400, 404, 409)
         assert "<h1>That did not work</h1>" in second.text
         assert "refused" in (await laptop.get(f"/desk/threads/{first.path.split('/')[-1][:32]}")).text
+
+
+async def test_of_several_who_answer_at_once_one_is_heard(desks: Desks) -> None:
+    thread, action = await desks.asked(title="All at once")
+    ways = [(f"/desk/approvals/{action}", answer, "") for answer in ("yes", "no", "yes")]
+    ways.append((f"/desk/counter/{action}", "", "week"))
+    async with AsyncExitStack() as stack:
+        open_desks = [await stack.enter_async_context(desks.browser(desks.b, desks.bob)) for _ in ways]
+        await asyncio.gather(*(desk.get("/desk") for desk in open_desks))
+        pages = await asyncio.gather(
+            *(
+                desk.post(path, answer=answer, way=way)
+                for desk, (path, answer, way) in zip(open_desks, ways, strict=True)
+            )
+        )
+    heard = [page for page in pages if page.status == 200]
+    assert len(heard) == 1, [page.status for page in pages]
+    assert heard[0].path.startswith(f"/desk/threads/{thread}?said=")
+    assert all("<h1>That did not work</h1>" in page.text for page in pages if page.status != 200)
+
+
+async def test_what_was_taken_back_meanwhile_cannot_be_approved(desks: Desks) -> None:
+    thread, action = await desks.asked(title="Taken back")
+    async with desks.browser(desks.b, desks.bob) as stale:
+        await stale.get("/desk")
+        await desks.alice.stub.WithdrawThread(owner_pb2.WithdrawThreadRequest(thread_id=thread))
+        await until(desks.bob, thread, lambda each: each.state == owner_pb2.THREAD_STATE_WITHDRAWN)
+        for path in (f"/desk/approvals/{action}", f"/desk/counter/{action}"):
+            page = await stale.post(path, answer="yes", way="day")
+            assert page.status in (404, 409), page.text
+            assert "<h1>That did not work</h1>" in page.text
+        assert "withdrawn" in (await stale.get(f"/desk/threads/{thread}")).text
 
 
 async def test_a_field_too_long_and_a_body_too_large_are_refused(desks: Desks) -> None:

@@ -7,9 +7,11 @@ import re
 import time
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientResponse
+from indai.client.audit import audit
 from indai.client.channels import plain_channel
 from indai.protocol import drill
 from indai.storage.pool import transaction
@@ -17,7 +19,7 @@ from indai.tools.values import Caller, Status, unheard
 from indai.v1 import memory_pb2, owner_pb2
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 
-from tests.service.node.world import now_ms
+from tests.service.node.world import Owner, now_ms
 from tests.service.web.conftest import BOBS, HOUR_MS, Browser, Desks, Page
 
 ROOMS = (
@@ -90,17 +92,46 @@ async def test_what_a_tool_would_do_waits_in_the_inbox_and_is_done_once(desks: D
         assert (await browser.post(f"/desk/tool-approvals/{found[1]}", answer="maybe")).status == 400
 
 
-async def test_another_time_declines_and_asks_for_one(desks: Desks) -> None:
-    _, action = await desks.asked(title="Too early")
+async def test_another_time_goes_out_on_the_same_conversation_once_and_is_proved(
+    desks: Desks, tmp_path: Path
+) -> None:
+    thread, action = await desks.asked(title="Too early")
     async with desks.browser(desks.b, desks.bob) as bob:
-        form = await bob.get(f"/desk/counter/{action}")
-        first, last = re.findall(r'type="date" name="\w+" value="([0-9-]+)"', form.text)
-        page = await bob.post(f"/desk/counter/{action}", first=first, last=last, minutes="30")
-        assert re.fullmatch(r"/desk/threads/[0-9a-f]{32}\?said=asked", page.path), page.text
-        assert action not in (await bob.get("/desk")).text
-        again = await bob.post(f"/desk/counter/{action}", first=first, last=last, minutes="30")
-        assert again.status == 404
-        assert (await bob.get("/desk/counter/" + "0" * 64)).status == 404
+        await bob.get(f"/desk/counter/{action}")
+        refused = await bob.post(
+            f"/desk/counter/{action}", first="2030-01-07", last="2030-01-08", minutes="600"
+        )
+        assert refused.status == 403
+        assert "Your own rules do not allow that" in refused.text
+        assert action in (await bob.get("/desk")).text  # nothing was sent
+        assert (await bob.post(f"/desk/counter/{action}", way="never")).status == 400
+        page = await bob.post(f"/desk/counter/{action}", way="week")
+        assert page.path == f"/desk/threads/{thread}?said=asked", page.text
+        for again in (
+            await bob.post(f"/desk/counter/{action}", way="day"),
+            await bob.get("/desk/counter/" + "0" * 64),
+        ):
+            assert again.status == 404
+        assert (await bob.post(f"/desk/approvals/{action}", answer="yes")).status in (404, 409)
+        agreed = await desks.bob.rest(thread)
+        replay = unescape((await bob.get(f"/desk/threads/{thread}")).text)
+    assert agreed.state == owner_pb2.THREAD_STATE_COMMITTED
+    moves = re.findall(r'class="move">(\w+)<', replay)
+    assert moves == ["PROPOSE", "HOLD", "COUNTER", "OFFER", "ACCEPT", "RECEIPT"]
+    assert "You asked for it yourself" in await _journal(desks.bob)
+    paths = []
+    for owner in (desks.alice, desks.bob):
+        paths.append(tmp_path / f"{owner.handle[-3:]}.jsonl")
+        parts = owner.stub.ExportOwner(owner_pb2.ExportOwnerRequest())
+        paths[-1].write_bytes(b"".join([part.lines async for part in parts]))
+    report = audit(paths, await desks.world.mirror(tmp_path / "registry.jsonl"), desks.world.policy.policy)
+    verdicts = {one.mid: one.verdict.name for one in report.commitments}
+    assert verdicts[agreed.commitment_mid] == "VALID"
+
+
+async def _journal(owner: Owner) -> str:
+    entries = (await owner.stub.ListJournal(owner_pb2.ListJournalRequest())).entries
+    return "\n".join(one.words for one in entries)
 
 
 async def test_rules_are_tried_on_the_last_month_before_they_are_saved(desks: Desks) -> None:
