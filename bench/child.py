@@ -24,6 +24,7 @@ from indai.client.handlekeys import claim
 from indai.client.network import NetworkPolicy
 from indai.node.app import running, spare_the_collector
 from indai.node.settings import Settings
+from indai.protocol.errors import IndaiError, Reason
 from indai.protocol.handlestate import NodeRecord
 from indai.protocol.keys import SigningKey
 from indai.v1 import registry_pb2
@@ -38,6 +39,7 @@ async def serve(plan: dict[str, Any]) -> None:
         data=Path(plan["data"]),
         roles=frozenset(plan["roles"]),
         handle=plan.get("handle", ""),
+        listen=plan.get("listen", {}),
         neighbours=plan.get("neighbours", {}),
         network=Path(plan["network"]) if plan.get("network") else None,
     )
@@ -64,9 +66,12 @@ async def _enrol(settings: Settings, handle: str, record: registry_pb2.NodeRecor
     wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
     channel = plain_channel(settings.neighbours["registry"])
     operation = claim(handle, policy.origin, [SigningKey.generate()], now_ms=_now_ms(), node_record=wanted)
-    await RegistryServiceStub(channel).SubmitOperation(
-        registry_pb2.SubmitOperationRequest(operation=operation.raw)
-    )
+    request = registry_pb2.SubmitOperationRequest(operation=operation.raw)
+    try:
+        await RegistryServiceStub(channel).SubmitOperation(request)
+    except IndaiError as error:
+        if error.reason is not Reason.HANDLE_TAKEN:  # by this node's last start, on the same ports
+            raise
     await channel.close()
 
 

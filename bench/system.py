@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,11 @@ class Child:
         child = cls(process)
         child.addresses = (await child._answer())["addresses"]
         return child
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
 
     async def ask(self, do: str) -> dict[str, Any]:
         """`cpu`, `sample` or `report`."""
@@ -152,26 +157,32 @@ class System:
 @contextlib.asynccontextmanager
 async def system(base: Path, pairs: int, policy: str = POLICY) -> AsyncIterator[System]:
     """Start everything under `base`; stop it at the end of the block."""
+    async with processes(base) as running:
+        await running.populate(base, pairs, policy)
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def processes(base: Path, ports: Mapping[str, int] | None = None) -> AsyncIterator[System]:
+    """The processes alone, perhaps once more: then their peers find them under the same `ports`, by name."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(name: str, plan: dict[str, Any]) -> Child:
+        async def start(name: str, plan: dict[str, Any], listens: str) -> Child:
+            if ports is not None:
+                plan["listen"] = {listens: f"127.0.0.1:{ports[name]}"}
             child = await Child.start({"data": str(base / name), **plan}, base / f"{name}.log")
             stack.push_async_callback(child.stop)
             return child
 
-        registry = await start("registry", {"roles": ["registry"]})
-        processes = {"registry": registry}
+        registry = await start("registry", {"roles": ["registry"]}, "registry")
+        running = {"registry": registry}
         network = base / "registry" / "network.policy"
         for name in ("A", "B"):
-            processes[name] = await start(
-                name,
-                {
-                    "roles": ["policy", "ledger", "node"],
-                    "handle": f"ind.ai/node-{name.lower()}",
-                    "neighbours": {"registry": registry.addresses["registry"]},
-                    "network": str(network),
-                },
-            )
-        running = System(processes, NetworkPolicy.load(network))
-        await running.populate(base, pairs, policy)
-        yield running
+            plan = {
+                "roles": ["policy", "ledger", "node"],
+                "handle": f"ind.ai/node-{name.lower()}",
+                "neighbours": {"registry": registry.addresses["registry"]},
+                "network": str(network),
+            }
+            running[name] = await start(name, plan, "peer")
+        yield System(running, NetworkPolicy.load(network))
