@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import registry
+from bench import intents, kinds, registry
 from bench.deals import Owners
 from bench.loads import quantile
 from bench.parts import per_deal_ms, signatures
@@ -17,13 +17,15 @@ pytestmark = pytest.mark.system
 
 
 async def test_owners_in_two_processes_settle_every_deal(server_home: Path) -> None:
-    async with system(server_home, pairs=2) as running:
+    async with system(server_home, pairs=3, policy=intents.POLICY) as running:
         owners = Owners(running.processes["A"].addresses["owner"], running.pairs)
         await running.ask("sample")
         load = await owners.run(running, 2, 4)
         samples = await running.ask("report")
         sizes = await owners.sizes()
         await owners.close()
+        each = await kinds.rounds(running, 3)
+    assert [name for name, _ in each] == [*intents.KINDS, "five"]
     assert len(load.latencies_ms) == 4
     assert set(samples) == {"registry", "A", "B"}
     assert len(sizes) == 4
