@@ -28,6 +28,12 @@ def check_always(world: World, host: Host) -> None:
 
 
 def _check_side(world: World, host: Host, thread: bytes, side: Side) -> None:
+    if side.life is not None and thread in host.store.freed and not side.life.state.ended:
+        raise Violation("what stands is free")
+    if side.life is not None and thread not in host.store.freed:
+        left_out = {at_ms for of, at_ms in host.store.omitted if of == thread}
+        if left_out != side.life.omitted or set(side.life.deed.times_ms) <= left_out != set():
+            raise Violation("what is held is not what the life of the meeting says")
     told = any(words.endswith("is confirmed.") for told, words in host.store.told if told == thread)
     receipt = side.thread is not None and side.thread.status is Status.COMMITTED
     if not (told == receipt == (side.phase is Phase.COMMITTED) == (thread in host.store.booked)):
@@ -57,6 +63,8 @@ def check_end(world: World) -> None:
         raise Violation("the two sides hold different commitments")
     if ours.store.freed != theirs.store.freed:
         raise Violation("a meeting is cancelled on one side only")
+    if ours.store.omitted != theirs.store.omitted:
+        raise Violation("one time of a meeting is called off on one side only")
     for host in world.hosts.values():
         if any(not side.phase.ended for side in host.store.sides.values()):
             raise Violation("a thread never ends")

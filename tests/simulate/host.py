@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tests.simulate.world import World
 
 START_MS = 1_800_000_000_000
+_CALLED_OFF = (EventKind.CANCEL, EventKind.VOID, EventKind.OMIT)
 MUTATIONS = (
     "answer-before-commit",
     "two-transactions",
@@ -56,6 +57,7 @@ MUTATIONS = (
     "new-bytes-on-retry",
     "cancel-without-leaf",
     "number-twice",
+    "omit-all",
 )
 
 
@@ -134,6 +136,8 @@ class Host:
         after, effects = step(side, event, self.now_ms)
         if self.world.mutation == "release-on-expiry" and after.phase is Phase.IN_DOUBT and after.reserved:
             return replace(after, phase=Phase.LAPSED, reserved=None), (Release(after.reserved),)
+        if self.world.mutation == "omit-all":  # one time that is called off frees all of them
+            effects = tuple(Unbook(e.terms) if isinstance(e, Unbook) else e for e in effects)
         accepted = isinstance(event, Sent) and event.message.move is Move.ACCEPT
         if self.world.mutation == "confirm-at-acceptance" and accepted and after.reserved:
             return after, (*effects, Consume(after.reserved), Tell("The meeting is confirmed."))
@@ -158,11 +162,14 @@ class Host:
                 store.ledger = (*store.ledger, mid)
             case Record(mid):
                 event = side.life.find(mid) if side.life else None
-                called_off = event is not None and body_of(event).kind in (EventKind.CANCEL, EventKind.VOID)
+                called_off = event is not None and body_of(event).kind in _CALLED_OFF
                 if self.world.mutation != "cancel-without-leaf" or self.subject == "A" or not called_off:
                     store.ledger = (*store.ledger, mid)
-            case Unbook():
-                store.freed |= {thread}
+            case Unbook(_, time_ms):
+                if time_ms:
+                    store.omitted |= {(thread, time_ms)}
+                else:
+                    store.freed |= {thread}
             case Tell(words):
                 store.told = (*store.told, (thread, words))
             case Resend(mid):

@@ -27,7 +27,7 @@ from indai.node.reminders import Likes
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import HOUR_MS, MINUTE_MS, EventKind, Wish
-from indai.protocol.party_state import OwnerActs
+from indai.protocol.party_state import OwnerActs, Side
 
 from tests.simulate import nodechecks
 from tests.simulate.cast import HOMES, NODES, Household, Registry, spki
@@ -356,7 +356,12 @@ class NodeWorld:
         agreed = [thread for thread, phase in rows if phase == "COMMITTED"]
         if agreed and dice < 0.35:
             kind = self.random.choice((EventKind.CANCEL, EventKind.FULFIL, EventKind.DISPUTE))
-            return Act(owner, self.random.choice(agreed), said=OwnerActs(kind))
+            thread = self.random.choice(agreed)
+            life = Side.from_json(tables.threads[owner, thread.hex()]["side"]).life
+            if life is not None and life.deed.times_ms and self.random.random() < 0.5:
+                omit = OwnerActs(EventKind.OMIT, time_ms=self.random.choice(life.deed.times_ms))
+                return Act(owner, thread, said=omit)
+            return Act(owner, thread, said=OwnerActs(kind))
         return self._start(node, owner)
 
     def _start(self, node: Machine, owner: str) -> Item:

@@ -35,6 +35,7 @@ class Store:
     reserved: dict[bytes, Terms] = field(default_factory=dict)
     booked: dict[bytes, Terms] = field(default_factory=dict)
     freed: frozenset[bytes] = frozenset()
+    omitted: frozenset[tuple[bytes, int]] = frozenset()  # (thread, start of one of its times)
     ledger: tuple[bytes, ...] = ()
     told: tuple[tuple[bytes, str], ...] = ()
 
@@ -47,6 +48,7 @@ class Store:
             dict(self.reserved),
             dict(self.booked),
             self.freed,
+            self.omitted,
             self.ledger,
             self.told,
         )
@@ -62,7 +64,11 @@ class Store:
         held: list[tuple[bytes, Holding]] = []
         for thread, terms in (*self.reserved.items(), *booked):
             first = self.sides[thread].offer is not None if thread in self.sides else True
-            held += [(thread, one) for one in terms.holdings(first=first)]
+            held += [
+                (thread, one)
+                for one in terms.holdings(first=first)
+                if not isinstance(one, Slot) or (thread, one.start_ms) not in self.omitted
+            ]
         return held
 
 

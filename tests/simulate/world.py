@@ -214,8 +214,12 @@ class World:
                 kinds = (EventKind.VOID, EventKind.POST, EventKind.DISPUTE)
             kind = self.random.choices(kinds, (5, 3, 2))[0]
             posted_minor = pending_minor if kind is EventKind.POST else 0
+            times_ms = life.deed.times_ms if life else ()
+            said = OwnerActs(kind, posted_minor=posted_minor)
+            if times_ms and self.random.random() < 0.5:
+                said = OwnerActs(EventKind.OMIT, time_ms=self.random.choice(times_ms))
             with contextlib.suppress(Refused):
-                host.take(thread, OwnerActs(kind, posted_minor=posted_minor))
+                host.take(thread, said)
 
     def _clock(self) -> None:
         self.now_ms += self.random.choice((1_000, MINUTE_MS, 5 * MINUTE_MS, HOUR_MS, 12 * HOUR_MS))

@@ -6,9 +6,16 @@ import itertools
 from dataclasses import dataclass, field, replace
 
 import pytest
-from indai.protocol.errors import Reason, Refused
-from indai.protocol.lifecycle import EXPIRES_AFTER_MS, OVERDUE_GRACE_MS, State, body_of, committed
-from indai.protocol.messages import DAY_MS, EventKind, Message, Move
+from indai.protocol.errors import ProtocolError, Reason, Refused
+from indai.protocol.lifecycle import (
+    EXPIRES_AFTER_MS,
+    OVERDUE_GRACE_MS,
+    State,
+    body_of,
+    committed,
+    deed_of,
+)
+from indai.protocol.messages import DAY_MS, HOUR_MS, EventKind, Message, Move
 from indai.protocol.party import step, wakes_at
 from indai.protocol.party_life import DISPUTE_WAIT_MS
 from indai.protocol.party_state import (
@@ -24,6 +31,7 @@ from indai.protocol.party_state import (
     Send,
     Sent,
     Side,
+    Succeeded,
     Tell,
     Tick,
     Unbook,
@@ -165,6 +173,75 @@ def test_a_dispute_that_is_numbered_in_time_needs_no_branch() -> None:
     assert (len(b.side.life.chain), b.side.life.disputed) == (1, frozenset("B"))
     b.do(Tick(), TERMS.start_ms)
     assert wakes_at(b.side) is None
+
+
+SERIES = replace(TERMS, again_ms=(TERMS.start_ms + DAY_MS, TERMS.start_ms + 2 * DAY_MS))
+FIRST, SECOND, THIRD = (each.start_ms for each in SERIES.times)
+OMIT = EventKind.OMIT
+
+
+def repeating() -> tuple[Agent, Agent]:
+    """As `both`, of a meeting that takes place three times; A numbers."""
+    agents = both()
+    for agent in agents:
+        life = committed(deed_of(DEED.mid, DEED.parties, SERIES))
+        agent.side = replace(agent.side, terms=SERIES, life=life)
+    return agents
+
+
+@pytest.mark.rule("LIF-17")
+@pytest.mark.rule("LIF-22")
+def test_either_owner_calls_off_one_time_alone_until_it_begins_and_the_others_stand() -> None:
+    a, b = repeating()
+    before = SECOND - 1
+    (request,) = b.do(OwnerActs(OMIT, "ILL", "I am ill.", time_ms=SECOND), before)
+    (event,) = hear(a, [request], before)
+    assert (body_of(event).kind, body_of(event).time_ms) == (OMIT, SECOND)
+    assert a.effects[-4:-1] == [Record(event.mid), Unbook(SERIES, SECOND), Undo(SERIES, SECOND)]
+    hear(b, [event], before)
+    assert b.effects[:3] == [Record(event.mid), Unbook(SERIES, SECOND), Undo(SERIES, SECOND)]
+    for agent in (a, b):
+        assert agent.state is State.COMMITTED
+        assert agent.side.life is not None
+        assert agent.side.life.omitted == {SECOND}
+    assert not a.do(OwnerActs(OMIT, time_ms=SECOND), before)  # said already
+    with pytest.raises(Refused):
+        a.do(OwnerActs(OMIT, time_ms=SECOND + 1), before)
+    (event,) = a.do(OwnerActs(OMIT, time_ms=FIRST), FIRST - 1)
+    hear(b, [event], FIRST - 1)
+    for agent in (a, b):
+        with pytest.raises(Refused):  # the last is called off with the whole
+            agent.do(OwnerActs(OMIT, time_ms=THIRD), before)
+
+
+@pytest.mark.rule("LIF-17")
+def test_a_time_that_has_begun_is_called_off_when_both_owners_say_so() -> None:
+    a, b = repeating()
+    (request,) = b.do(OwnerActs(OMIT, time_ms=FIRST), FIRST + HOUR_MS)
+    assert hear(a, [request], FIRST + HOUR_MS) == []
+    (event,) = a.do(OwnerActs(OMIT, time_ms=FIRST), FIRST + 2 * HOUR_MS)
+    assert body_of(event).requests == (request.mid,)
+    hear(b, [event], FIRST + 2 * HOUR_MS)
+    assert b.side.life is not None
+    assert b.side.life.omitted == {FIRST}
+
+
+@pytest.mark.rule("LIF-17")
+@pytest.mark.rule("LIF-08")
+def test_a_time_is_moved_by_the_commitment_that_takes_its_place_alone() -> None:
+    a, b = repeating()
+    new = b"n" * 32
+    b.do(Succeeded(new, SECOND), SECOND)
+    assert b.effects == []  # A says so
+    (event,) = a.do(Succeeded(new, SECOND), SECOND + 1)  # it has begun: both have signed the other one
+    assert (body_of(event).kind, body_of(event).superseded_by) == (OMIT, new)
+    hear(b, [event], SECOND + 1)
+    assert b.side.life is not None
+    assert (b.state, b.side.life.omitted) == (State.COMMITTED, frozenset({SECOND}))
+    with pytest.raises(ProtocolError) as early:  # to who has not seen that commitment it comes too early
+        hear(repeating()[1], [event], SECOND + 1)
+    assert early.value.reason is Reason.OUT_OF_ORDER
+    assert not a.do(Succeeded(b"m" * 32, SECOND), SECOND)  # another one for the same time changes nothing
 
 
 @pytest.mark.rule("LIF-23")

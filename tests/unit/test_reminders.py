@@ -56,6 +56,11 @@ def test_what_is_past_or_too_near_is_left_out() -> None:
     assert said("ind.ai/bob", SERIES, morning, at("2026-10-22T10:00"), LIKES, PARIS) is None
 
 
+def test_of_a_time_that_was_left_out_nothing_is_told() -> None:
+    morning, second = at("2026-10-29T08:00"), at("2026-10-29T10:00")
+    assert said("ind.ai/bob", SERIES, morning, morning, LIKES, PARIS, {second}) is None
+
+
 def test_an_owner_who_wants_none_has_none() -> None:
     assert moments(SERIES, replace(LIKES, before_ms=0), PARIS, NOW) == ()
     without = moments(SERIES, replace(LIKES, morning_minute=0), PARIS, NOW)

@@ -10,7 +10,7 @@ from indai.protocol.forms import DAY_MS, HOUR_MS, MINUTE_MS
 from indai.protocol.kinds.ask import AskTerms, AskWish, RequestTerms, RequestWish
 from indai.protocol.kinds.base import Terms, Window, Wish
 from indai.protocol.kinds.book import BookTerms, BookWish
-from indai.protocol.kinds.meet import MeetTerms, MeetWish
+from indai.protocol.kinds.meet import MeetTerms, MeetWish, Repeats
 from indai.protocol.kinds.pay import Direction, PayTerms, PayWish
 from indai.protocol.kinds.share import Consent, Fetch, Mode, ShareTerms, ShareWish, Unit
 
@@ -23,7 +23,9 @@ def another(kind: str, dice: random.Random, start_ms: int, *, gives: bool) -> Wi
     match kind:
         case "meet":
             begins = start_ms + DAY_MS + number * SLOT_MS
-            return MeetWish("Lunch", 30, (Window(begins, begins + dice.choice((1, 2, 4)) * SLOT_MS),))
+            windows = (Window(begins, begins + dice.choice((1, 2, 4)) * SLOT_MS),)
+            repeats = Repeats(1, 3, "UTC") if dice.random() < 0.3 else None
+            return MeetWish("Lunch", 30, windows, repeats=repeats)
         case "share":
             ends = start_ms + (number + 1) * DAY_MS
             consent = Consent("101", "Post", Mode.STORE, Fetch.ONETIME, Unit.DAY, 1, start_ms, ends)
@@ -45,7 +47,9 @@ def offers(wish: Wish, start_ms: int, unique: str) -> Iterator[Terms]:
         case MeetWish():
             for window in wish.windows:
                 for begins in range(window.start_ms, window.end_ms - SLOT_MS + 1, SLOT_MS):
-                    yield MeetTerms(begins, begins + SLOT_MS, wish.title, "", unique)
+                    count = wish.repeats.count if wish.repeats else 1
+                    again = tuple(begins + number * DAY_MS for number in range(1, count))
+                    yield MeetTerms(begins, begins + SLOT_MS, wish.title, "", unique, again_ms=again)
         case ShareWish():
             yield ShareTerms(wish.field, "", wish.consent, wish.recipient_key, b"h" * 32, "text/plain", 9)
         case AskWish():

@@ -9,8 +9,8 @@ import click
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit
-from indai.cli.session import Owner, owner_session
-from indai.cli.words import LIFE_STYLES, life, milliseconds, moment, span, thread_json
+from indai.cli.session import Owner, now_ms, owner_session
+from indai.cli.words import LIFE_STYLES, life, milliseconds, moment, span, thread_json, time_on
 from indai.v1 import owner_pb2
 
 ENDED = (
@@ -72,19 +72,21 @@ def _show_list(page: Page, found: Sequence[owner_pb2.Thread], zone: ZoneInfo) ->
     "cancel",
     "indai cancel 0193f2ab4c",
     'indai cancel 0193f2ab4c --say "I am ill." --reason ILL',
+    "indai cancel 0193f2ab4c --only 2026-12-08",
 )
 @click.argument("thread")
 @click.option("--say", default="", metavar="SENTENCE", help="What the other owner reads.")
 @click.option("--reason", default="", metavar="NAME", help="A reason for programs, in capitals.")
+@click.option("--only", metavar="DAY", default="", help="Of one that repeats: the time on this day alone.")
 @as_option
-def cancel(home: Home, acting: str, thread: str, say: str, reason: str) -> None:
+def cancel(home: Home, acting: str, thread: str, say: str, reason: str, only: str) -> None:
     """Call off what was agreed in THREAD.
 
     Before the meeting starts your word is enough, and both calendars are free
     again. Afterwards the other side is asked, and must cancel too.
     """
     request = owner_pb2.CancelCommitmentRequest(thread_id=thread, reason=reason, sentence=say)
-    seen, zone = run(_cancel(home, acting, request))
+    seen, zone = run(_cancel(home, acting, request, only))
     emit(thread_json(seen), lambda page: _show(page, seen, zone))
 
 
@@ -115,9 +117,13 @@ def dispute(home: Home, acting: str, thread: str, say: str) -> None:
 
 
 async def _cancel(
-    home: Home, acting: str, request: owner_pb2.CancelCommitmentRequest
+    home: Home, acting: str, request: owner_pb2.CancelCommitmentRequest, only: str
 ) -> tuple[owner_pb2.Thread, ZoneInfo]:
     async with owner_session(home, acting) as owner:
+        if only:
+            asked = owner_pb2.GetThreadRequest(thread_id=request.thread_id)
+            thread, zone = (await owner.stub.GetThread(asked)).thread, await owner.zone()
+            request.only_time.CopyFrom(time_on(thread, only, now_ms(), zone))
         return await _with_zone(owner, (await owner.stub.CancelCommitment(request)).thread)
 
 

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.cli.errors import wrong
+from indai.tools.period import parse_period
 from indai.v1 import owner_pb2, policy_pb2
 
 STATES = {
@@ -98,6 +99,19 @@ def iso(at_ms: int) -> str:
     if not at_ms:
         return ""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_on(thread: owner_pb2.Thread, words: str, now_ms: int, zone: ZoneInfo) -> Timestamp:
+    """The one time of a meeting that repeats which lies on the named day; InvalidInput where none does."""
+    day = parse_period(words, now_ms, zone)
+    for each in thread.times:
+        if day.start_ms <= milliseconds(each) < day.end_ms:
+            return each
+    days = ", ".join(moment(milliseconds(each), zone) for each in thread.times)
+    raise wrong(
+        f"{thread.title!r} takes place at no time of {words!r} that still stands.",
+        f"it does on {days}" if days else "it does not repeat: leave --only out",
+    )
 
 
 def moment(at_ms: int, zone: ZoneInfo) -> str:

@@ -363,14 +363,14 @@ class Batch:
         if draft.succeeded is None:
             self._merge(draft)
             return
-        before, (old_mid, new_mid) = self._mark(), draft.succeeded
+        before, (old_mid, new_mid, time_ms) = self._mark(), draft.succeeded
         old = await self._agreed(draft.owner, old_mid)
         self._merge(draft)
         if old is None or old.side.life is None:
             return
         try:
             ending = self._draft(*old.key)
-            await self._conversation(ending, old.columns["peer"]).run(Succeeded(new_mid))
+            await self._conversation(ending, old.columns["peer"]).run(Succeeded(new_mid, time_ms))
         except Exception:
             self._return_to(before)
             raise

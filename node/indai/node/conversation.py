@@ -190,15 +190,15 @@ class Conversation:
             case Enact(terms):
                 deal = self._deal(terms)
                 self._effects(self._module(terms).enact(deal))
-            case Undo(terms):
-                deal = self._deal(terms)
+            case Undo(terms, time_ms):
+                deal = replace(self._deal(terms), time_ms=time_ms)
                 self._effects(self._module(terms).undo(deal))
                 if owed := self._module(terms).remains(deal, draft.thread.side.life):
                     draft.journal("owed", "FEE", owed, deal.mid)
             case Record(mid):
                 self._record(mid)
-            case Unbook(terms):
-                self._unbook(terms)
+            case Unbook(terms, time_ms):
+                self._unbook(terms, time_ms)
             case Remind(terms, at_ms):
                 reminders.remind(draft, self._desk, terms, at_ms)
             case Tell(said):
@@ -388,7 +388,8 @@ class Conversation:
         self._draft.state = replace(self._draft.thread, side=reminded)
         agreed = side.thread
         if agreed is not None and agreed.supersedes:
-            self._draft.succeeded = (agreed.supersedes, mid)
+            replaced_ms = side.terms.replaces_ms if side.terms else 0
+            self._draft.succeeded = (agreed.supersedes, mid, replaced_ms)
 
     def _hold(self, mid: bytes, holding: Holding, limit_minor: int | None) -> None:
         """One row for each thing that our signature needs; the tables refuse what is not to be had."""
@@ -406,12 +407,17 @@ class Conversation:
                 links = [asdict(link) for link in draft.links]
                 draft.add("holds", mid=mid, peer=peer, limit_minor=limit_minor, links=links, **money)
 
-    def _give(self, mid: bytes, terms: Terms, slot: str, hold: str, **columns: bool) -> None:
-        """A row in section `slot` or `hold` for each thing that our signature under `mid` holds."""
+    def _give(
+        self, mid: bytes, terms: Terms, slot: str, hold: str, time_ms: int = 0, **columns: bool
+    ) -> None:
+        """A row in section `slot` or `hold` for each thing that our signature under `mid` holds, or for the
+        slot that begins at `time_ms`."""
         side = self._draft.thread.side
         offer = side.thread.find(mid, Move.OFFER) if side.thread else None
         mine = offer is not None and offer.sender == side.owner
         for place, holding in enumerate(terms.holdings(first=mine)):
+            if time_ms and not (isinstance(holding, Slot) and holding.start_ms == time_ms):
+                continue
             if isinstance(holding, Slot):
                 self._draft.add(slot, mid=key_of(mid, place))
             else:
@@ -430,10 +436,10 @@ class Conversation:
         draft = self._draft
         draft.record(prepare(draft.owner, mid, LeafKind.COMMITMENT, self._events[mid], draft.now_ms))
 
-    def _unbook(self, terms: Terms) -> None:
+    def _unbook(self, terms: Terms, time_ms: int) -> None:
         draft = self._draft
         mid = draft.thread.columns["mid"]
-        self._give(mid, terms, "unbook", "free_holds", consumed=True)
+        self._give(mid, terms, "unbook", "free_holds", time_ms, consumed=True)
 
     def _ask_owner(self, terms: Wish | Terms, deadline_ms: int) -> None:
         if not isinstance(terms, Terms):

@@ -136,7 +136,7 @@ class Draft:
     effects: list[CalendarWrite] = field(default_factory=list)
     links: tuple[Link, ...] = ()  # delegations that the money to be signed for comes through
     # (mid of the commitment whose place was taken, mid of the one that now stands)
-    succeeded: tuple[bytes, bytes] | None = None
+    succeeded: tuple[bytes, bytes, int] | None = None
 
     def add(self, section: str, **row: Any) -> None:
         """One row for the owner of this draft; bytes become text that Postgres reads as bytea."""

@@ -115,7 +115,9 @@ class Host:
                 chosen = await self._chosen(owner, slots, decisions, reserved)
             if chosen is not None:
                 (start, end), decision, outcome = chosen
-                return Answer(outcome, decision, terms=MeetTerms(start, end, wish.title, wish.place, uid))
+                instead_ms = wish.instead_of_ms
+                terms = MeetTerms(start, end, wish.title, wish.place, uid, instead_of_ms=instead_ms)
+                return Answer(outcome, decision, terms=terms)
         return await self._no_room(owner, about, wish, free, reserved)
 
     async def _chosen(

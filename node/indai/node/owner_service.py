@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -299,7 +300,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         thread = await self._find(owner, request.thread_id)
         window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
         state = await self._engine.state(owner, thread)
-        mid, wish = succession.moved(state, window, request.duration_minutes)
+        only_ms = views.milliseconds(request.only_time) if request.HasField("only_time") else 0
+        mid, wish = succession.moved(state, window, request.duration_minutes, only_ms)
         wish.check()
         peer = state.columns["peer"] if state else ""
         new = await self._engine.start(owner, peer, wish, request_id, supersedes=mid)
@@ -321,6 +323,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
 
     async def _act(self, owner: str, request: _Saying, kind: EventKind) -> owner_pb2.Thread:
         said = OwnerActs(kind, request.reason, request.sentence)
+        if isinstance(request, owner_pb2.CancelCommitmentRequest) and request.HasField("only_time"):
+            said = replace(said, kind=EventKind.OMIT, time_ms=views.milliseconds(request.only_time))
         check_said(said.reason, said.sentence)
         thread = await self._find(owner, request.thread_id)
         await self._engine.act(owner, thread, said)

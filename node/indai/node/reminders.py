@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, time
@@ -68,17 +68,23 @@ def moments(terms: Terms, likes: Likes, zone: ZoneInfo, now_ms: int) -> tuple[in
 
 
 def said(
-    peer: str, terms: Terms, at_ms: int, now_ms: int, likes: Likes, zone: ZoneInfo
+    peer: str,
+    terms: Terms,
+    at_ms: int,
+    now_ms: int,
+    likes: Likes,
+    zone: ZoneInfo,
+    omitted: Collection[int] = (),
 ) -> tuple[str, str] | None:
-    """(reason, sentence) of the reminder for that moment; None where it is too late, or said already.
-    `at_ms` 0 is the one before the first start."""
+    """(reason, sentence) of the reminder for that moment; None where it is too late, said already, or of a
+    time that was left out. `at_ms` 0 is the one before the first start."""
     life = terms.life()
     if at_ms and at_ms >= life.due_ms:
         kind = kind_of(terms)
         return "DUE", f"{terms.about()} with {peer} is due: say whether the {kind.noun} {kind.kept}."
     begins = _begins(terms)
     begins_ms = next((each for each in begins if each > at_ms), 0) if at_ms else begins[0]
-    if now_ms >= begins_ms:
+    if now_ms >= begins_ms or begins_ms in omitted:
         return None
     what = words.reminder(peer, terms, zone, begins_ms)
     if at_ms in (0, begins_ms - likes.before_ms):
@@ -96,7 +102,9 @@ def planned(side: Side, likes: Likes, zone: ZoneInfo, now_ms: int) -> Side:
 
 def remind(draft: Draft, desk: Desk, terms: Terms, at_ms: int) -> None:
     """The journal's line, and the row that brings it to the owner."""
-    spoken = said(desk.peer, terms, at_ms, draft.now_ms, desk.likes, desk.agent.zone)
+    life = draft.thread.side.life
+    omitted = life.omitted if life else ()
+    spoken = said(desk.peer, terms, at_ms, draft.now_ms, desk.likes, desk.agent.zone, omitted)
     if spoken is None:
         return
     reason, sentence = spoken

@@ -6,7 +6,7 @@ from indai.node.draft import ThreadState
 from indai.node.store import Key, Store
 from indai.protocol.errors import NotFound, ProtocolError, Reason, Refused
 from indai.protocol.lifecycle import check_successor
-from indai.protocol.messages import MeetTerms, MeetWish, Message, Window
+from indai.protocol.messages import MeetTerms, MeetWish, Message, Terms, Window, Wish
 
 
 async def find(store: Store, owner: str, mid: bytes) -> Key:
@@ -26,10 +26,15 @@ def check(old: ThreadState | None, message: Message) -> None:
     if side.life.state.ended:
         what = f"What it is to take the place of is {side.life.state.value.lower()} already."
         raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-05")
+    body = message.body
+    if isinstance(body, Wish | Terms) and body.replaces_ms and not side.life.may_omit(body.replaces_ms):
+        what = "The time that it is to take the place of was left out already, or is the only one left."
+        raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-17")
 
 
-def moved(old: ThreadState | None, window: Window, minutes: int) -> tuple[bytes, MeetWish]:
-    """(mid of the meeting that stands, the wish for another time); its own length where `minutes` is 0."""
+def moved(old: ThreadState | None, window: Window, minutes: int, only_ms: int = 0) -> tuple[bytes, MeetWish]:
+    """(mid of the meeting that stands, the wish for another time); its own length where `minutes` is 0.
+    `only_ms`: of one that repeats, the start of the one time that is to be moved."""
     side = old.side if old else None
     if side is None or side.life is None or not isinstance(side.terms, MeetTerms):
         raise NotFound(Reason.NOT_FOUND, "There is no meeting in this thread.", hint="indai commitments")
@@ -38,6 +43,12 @@ def moved(old: ThreadState | None, window: Window, minutes: int) -> tuple[bytes,
         raise Refused(Reason.THREAD_CLOSED, what, hint="ask for a new one: indai meet")
     terms = side.terms
     length = minutes or (terms.end_ms - terms.start_ms) // 60_000
+    if only_ms:
+        if not side.life.may_omit(only_ms):
+            what = "The meeting has no such time, or only this one left."
+            raise Refused(Reason.ILLEGAL_MOVE, what, hint="move all of it: indai reschedule without --only")
+        wish = MeetWish(terms.title, length, (window,), terms.place, None, only_ms)
+        return side.life.deed.mid, wish
     asked = side.thread.subject_matter if side.thread else None
     repeats = asked.repeats if isinstance(asked, MeetWish) else None  # all of them are moved
     return side.life.deed.mid, MeetWish(terms.title, length, (window,), terms.place, repeats)

@@ -102,6 +102,7 @@ def thread(row: Row, ledger: str) -> owner_pb2.Thread:
         commitment_state=LIVES[life.state] if life else owner_pb2.COMMITMENT_STATE_UNSPECIFIED,
         due_time=timestamp(life.deed.due_ms) if life else None,
         disputed=bool(life and life.disputed),
+        times=[timestamp(at) for at in life.deed.times_ms if at not in life.omitted] if life else [],
     )
 
 

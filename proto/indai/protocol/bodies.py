@@ -43,6 +43,7 @@ class EventKind(Enum):
     DISPUTE = "DISPUTE"
     POST = "POST"
     VOID = "VOID"
+    OMIT = "OMIT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ class EventBody:
     """One event of `commitment`, or with `seq` 0 the request for one.
 
     `prev` is the mid of the event before it or of the commitment, `requests` the mids of what the other
-    parties asked for and this event grants. `outcome`, of a FULFIL, says what came of it.
+    parties asked for and this event grants. `outcome`, of a FULFIL, says what came of it; `time_ms`, of an
+    OMIT, when what is left out would have begun.
     """
 
     commitment: bytes
@@ -112,6 +114,7 @@ class EventBody:
     superseded_by: bytes = b""
     posted_minor: int = 0
     outcome: str = ""
+    time_ms: int = 0
 
 
 def check_said(reason: str, sentence: str, outcome: str = "") -> None:

@@ -3,6 +3,7 @@
     COMMIT -> FULFIL (1) | CANCEL (1 while the terms allow, else all) | SUPERSEDE (all) | OVERDUE | EXPIRE
     a pending amount (pay): -> POST (1) | VOID (as CANCEL) | EXPIRE, once
     DISPUTE (1) may follow anything and changes no state
+    OMIT (as CANCEL) leaves out one time of a meeting that repeats: the others stand
 
 The first party of the commitment, who offered it, numbers the events: `seq` goes up by one and `prev` is the
 mid of the event before, so both parties' ledgers hold one chain. Another party signs a *request* (`seq` 0);
@@ -54,7 +55,8 @@ class Deed:
 
     `pending_minor` is not 0 for a two-phase commitment: the amount in minor units that waits to be posted,
     and `payee` then whose word it is that it arrived, empty for anybody's. `begins_ms` is what owners are
-    reminded of, 0 for nothing; `done` says that nothing is left to do at the deed.
+    reminded of, 0 for nothing; `done` says that nothing is left to do at the deed; `times_ms` are the starts
+    of what takes place several times.
     """
 
     mid: bytes
@@ -66,6 +68,12 @@ class Deed:
     payee: str = ""
     begins_ms: int = 0
     done: bool = False
+    times_ms: tuple[int, ...] = ()
+
+    def alone_until_ms(self, time_ms: int) -> int:
+        """Until when one party alone may call off: all of it (0), or the time that begins then. What the
+        terms say of the first time holds of each."""
+        return self.cancel_until_ms + (time_ms - self.times_ms[0] if time_ms and self.times_ms else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,8 @@ class History:
     """A commitment's life. `messages` in order of arrival; the rest follows from them.
 
     `chain` holds the numbered events, `disputed` the subjects that object, `successors` the mids of
-    commitments that name this one as what they replace.
+    commitments that name this one as what they replace, `instead` those that replace one time alone, with
+    its start; `omitted` are the times that were left out.
     """
 
     deed: Deed
@@ -82,6 +91,13 @@ class History:
     chain: tuple[Message, ...] = ()
     disputed: frozenset[str] = field(default_factory=frozenset)
     successors: frozenset[bytes] = field(default_factory=frozenset)
+    instead: frozenset[tuple[bytes, int]] = field(default_factory=frozenset)
+    omitted: frozenset[int] = field(default_factory=frozenset)
+
+    def may_omit(self, time_ms: int) -> bool:
+        """Whether that time stands, and another one beside it: the last is called off with the whole."""
+        standing = set(self.deed.times_ms) - self.omitted
+        return not self.state.ended and time_ms in standing and len(standing) > 1
 
     @property
     def sequencer(self) -> str:
@@ -97,11 +113,14 @@ class History:
         """The event or request with this mid."""
         return next((message for message in self.messages if message.mid == mid), None)
 
-    def requested(self, subject: str, kind: EventKind) -> Message | None:
-        """The newest request of `subject` for an event of this kind that was not granted yet."""
+    def requested(self, subject: str, kind: EventKind, time_ms: int = 0) -> Message | None:
+        """The newest request of `subject` for an event of this kind (of that time) that was not granted
+        yet."""
         granted = {mid for event in self.chain for mid in body_of(event).requests}
         own = (m for m in reversed(self.messages) if m.sender == subject and m.mid not in granted)
-        return next((m for m in own if body_of(m).seq == 0 and body_of(m).kind is kind), None)
+        wanted = (0, kind, time_ms)
+        said = ((m, body_of(m)) for m in own)
+        return next((m for m, body in said if (body.seq, body.kind, body.time_ms) == wanted), None)
 
 
 def deed_of(mid: bytes, parties: tuple[str, ...], terms: Terms) -> Deed:
@@ -117,6 +136,7 @@ def deed_of(mid: bytes, parties: tuple[str, ...], terms: Terms) -> Deed:
         parties[1] if life.pending_minor else "",
         life.begins_ms,
         life.done,
+        life.times_ms,
     )
 
 
@@ -140,10 +160,15 @@ def check_successor(old: Message, new: Message) -> None:
         raise _error("LIF-16", f"A {before.kind} is not superseded by a {after.kind}")
     if set(old.parties or (old.sender, old.recipient)) != set(new.parties or (new.sender, new.recipient)):
         raise _error("LIF-16", "A commitment is superseded between its own parties only")
+    if after.replaces_ms and after.replaces_ms not in before.life().times_ms:
+        raise _error("LIF-16", "The message takes the place of a time that this commitment has not")
 
 
-def named_by(history: History, successor: bytes) -> History:
-    """Another commitment, signed by the same parties, names this one: a SUPERSEDE may now name it."""
+def named_by(history: History, successor: bytes, time_ms: int = 0) -> History:
+    """Another commitment, signed by the same parties, names this one (or that time of it): a SUPERSEDE (an
+    OMIT of that time) may now name it."""
+    if time_ms:
+        return replace(history, instead=history.instead | {(successor, time_ms)})
     return replace(history, successors=history.successors | {successor})
 
 
@@ -177,10 +202,10 @@ def body_of(message: Message) -> EventBody:
     return message.body
 
 
-def may_alone(deed: Deed, kind: EventKind, at_ms: int) -> bool:
+def may_alone(deed: Deed, kind: EventKind, at_ms: int, time_ms: int = 0) -> bool:
     """Whether one party's word is enough for this kind at that time (a POST: the payee's, LIF-15)."""
-    if kind in (EventKind.CANCEL, EventKind.VOID):
-        return at_ms <= deed.cancel_until_ms
+    if kind in (EventKind.CANCEL, EventKind.VOID, EventKind.OMIT):
+        return at_ms <= deed.alone_until_ms(time_ms)
     return kind is not EventKind.SUPERSEDE
 
 
@@ -192,10 +217,12 @@ def _check_request(history: History, message: Message, body: EventBody) -> None:
         raise _error("LIF-11", f"Nobody asks for {body.kind.value} of such a commitment")
     if body.kind is EventKind.POST:
         _check_post(history.deed, body, {message.sender})
+    if body.kind is EventKind.OMIT and body.time_ms not in history.deed.times_ms:
+        raise _error("LIF-17", "The commitment has no such time")
     _check_known(history, body.prev)
     made = [m for m in history.messages if m.sender == message.sender and body_of(m).seq == 0]
-    if len(made) >= MAX_REQUESTS:
-        what = f"A party has at most {MAX_REQUESTS} requests for one commitment."
+    if len(made) >= MAX_REQUESTS + len(history.deed.times_ms):
+        what = f"A party has at most {MAX_REQUESTS} requests, and one for each time, of one commitment."
         raise ProtocolError(Reason.TOO_MANY_MOVES, what, rule="LIF-14")
 
 
@@ -236,9 +263,10 @@ def _next(history: History, message: Message, body: EventBody) -> History:
     _RULES[body.kind](history, message, asked)
     return replace(
         history,
-        state=_STATES[body.kind],
+        state=_STATES.get(body.kind, history.state),
         messages=(*history.messages, message),
         chain=(*history.chain, message),
+        omitted=history.omitted | ({body.time_ms} if body.kind is EventKind.OMIT else set()),
     )
 
 
@@ -252,10 +280,11 @@ def _granted(history: History, body: EventBody) -> list[Message]:
             what = "The event grants a request that has not arrived."
             raise ProtocolError(Reason.OUT_OF_ORDER, what, rule="LIF-12")
         wanted = body_of(request)
-        same = (wanted.kind, wanted.superseded_by, wanted.posted_minor) == (
+        same = (wanted.kind, wanted.superseded_by, wanted.posted_minor, wanted.time_ms) == (
             body.kind,
             body.superseded_by,
             body.posted_minor,
+            body.time_ms,
         )
         if wanted.seq or not same or mid in before or request.sender == history.sequencer:
             raise _error("LIF-12", "The event grants what was not asked for, or was granted before")
@@ -275,9 +304,20 @@ def _cancel(history: History, message: Message, asked: list[Message]) -> None:
     if len(asked) == len(history.deed.parties) - 1:
         return  # with the first party's own signature, all have agreed
     spoken_ms = min([request.issued_at_ms for request in asked], default=message.issued_at_ms)
-    until_ms = history.deed.cancel_until_ms
+    until_ms = history.deed.alone_until_ms(body_of(message).time_ms)
     if spoken_ms > until_ms or message.issued_at_ms > until_ms + (GRACE_MS if asked else 0):
         raise _error("LIF-07", "One party alone may no longer cancel")
+
+
+def _omit(history: History, message: Message, asked: list[Message]) -> None:
+    body = body_of(message)
+    if not history.may_omit(body.time_ms):
+        raise _error("LIF-17", "There is no such time, or none beside it would be left")
+    if not body.superseded_by:
+        _cancel(history, message, asked)
+    elif (body.superseded_by, body.time_ms) not in history.instead:
+        what = "No commitment of these parties is known that takes the place of this time."
+        raise ProtocolError(Reason.OUT_OF_ORDER, what, rule="LIF-08")
 
 
 def _supersede(history: History, message: Message, asked: list[Message]) -> None:
@@ -360,4 +400,5 @@ _RULES: dict[EventKind, Callable[[History, Message, list[Message]], None]] = {
     EventKind.OVERDUE: _overdue,
     EventKind.POST: _post,
     EventKind.VOID: _cancel,
+    EventKind.OMIT: _omit,
 }

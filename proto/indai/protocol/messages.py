@@ -345,8 +345,11 @@ def _read_event(payload: negotiation_pb2.Event) -> EventBody:
         raise malformed("LIF-01", "An event answers the event before it")
     if len(payload.requests) >= MAX_PARTIES or (payload.requests and not payload.seq):
         raise malformed("LIF-01", f"An event grants fewer than {MAX_PARTIES} requests, a request none")
-    if len(payload.superseded_by) != (32 if kind is EventKind.SUPERSEDE else 0):
-        raise malformed("LIF-01", "A SUPERSEDE, and nothing else, names the commitment that follows")
+    named = {EventKind.SUPERSEDE: (32,), EventKind.OMIT: (0, 32)}.get(kind, (0,))
+    if len(payload.superseded_by) not in named:
+        raise malformed("LIF-01", "A SUPERSEDE or OMIT, and nothing else, names the commitment that follows")
+    if (kind is EventKind.OMIT) != bool(payload.time_ms):
+        raise malformed("LIF-01", "An OMIT, and nothing else, has a time")
     if (kind is EventKind.POST) != bool(payload.posted_minor):
         raise malformed("LIF-01", "A POST, and nothing else, has an amount")
     if payload.outcome and kind is not EventKind.FULFIL:
@@ -363,6 +366,7 @@ def _read_event(payload: negotiation_pb2.Event) -> EventBody:
         payload.superseded_by,
         payload.posted_minor,
         payload.outcome,
+        payload.time_ms,
     )
 
 
@@ -379,4 +383,5 @@ def _event_to_pb(header: envelope_pb2.Header, body: EventBody) -> negotiation_pb
         superseded_by=body.superseded_by,
         posted_minor=body.posted_minor,
         outcome=body.outcome,
+        time_ms=body.time_ms,
     )

@@ -113,8 +113,8 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
                 what = "There is no commitment here yet."
                 raise Refused(Reason.ILLEGAL_MOVE, what, hint="see: indai threads")
             return party_life.act(side, event, now_ms)
-        case Succeeded(mid):
-            return party_life.succeeded(side, mid)
+        case Succeeded(mid, time_ms):
+            return party_life.succeeded(side, mid, time_ms)
         case OwnerAnswers():
             return _owner_answers(side, event, now_ms)
         case OwnerWithdraws():

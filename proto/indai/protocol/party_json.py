@@ -154,7 +154,8 @@ def _event_to_json(body: EventBody) -> dict[str, Any]:
         "superseded_by": body.superseded_by.hex(),
         "posted_minor": body.posted_minor,
     }
-    return fields | ({"outcome": body.outcome} if body.outcome else {})
+    more = {"outcome": body.outcome, "time_ms": body.time_ms}
+    return fields | {name: value for name, value in more.items() if value}
 
 
 def _event_from_json(fields: dict[str, Any]) -> EventBody:
@@ -169,4 +170,5 @@ def _event_from_json(fields: dict[str, Any]) -> EventBody:
         superseded_by=bytes.fromhex(fields["superseded_by"]),
         posted_minor=fields["posted_minor"],
         outcome=fields.get("outcome", ""),
+        time_ms=fields.get("time_ms", 0),
     )

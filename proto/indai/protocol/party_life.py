@@ -68,6 +68,12 @@ def act(side: Side, wanted: OwnerActs, now_ms: int) -> Next:
     if history.state.ended and kind is not EventKind.DISPUTE:
         what = f"The commitment is {history.state.value.lower()} already."
         raise Refused(Reason.THREAD_CLOSED, what, hint="see: indai commitments --all")
+    if kind is EventKind.OMIT:
+        if wanted.time_ms in history.omitted:
+            return side, ()
+        if not history.may_omit(wanted.time_ms):
+            what = f"The {_kind(side).noun} has no such time, or only this one left."
+            raise Refused(Reason.ILLEGAL_MOVE, what, hint="call all of it off: indai cancel")
     two_phase = kind in (EventKind.POST, EventKind.VOID)
     if kind is not EventKind.DISPUTE and two_phase != bool(history.deed.pending_minor):
         what = f"A {kind.value} is not said of a {_kind(side).noun}."
@@ -77,23 +83,30 @@ def act(side: Side, wanted: OwnerActs, now_ms: int) -> Next:
         raise Refused(Reason.ILLEGAL_MOVE, what, hint="try again when it is")
     if kind is EventKind.DISPUTE and side.owner in history.disputed:
         return side, ()
-    asked = history.requested(side.peer, kind) if kind is not EventKind.DISPUTE else None
-    if history.sequencer == side.owner and (asked or _may_alone(side, kind, now_ms)):
+    at_ms = wanted.time_ms
+    asked = history.requested(side.peer, kind, at_ms) if kind is not EventKind.DISPUTE else None
+    if history.sequencer == side.owner and (asked or _may_alone(side, kind, now_ms, at_ms)):
         return _number(side, kind, asked, wanted)
     if kind is EventKind.POST and history.sequencer == side.owner:
         what = "What was paid is for the payee to say."
         raise Refused(Reason.ILLEGAL_MOVE, what, hint="wait for its word, or dispute")
-    if history.requested(side.owner, kind):
+    if history.requested(side.owner, kind, at_ms):
         return side, (Tell("The other side has been asked already."),)
     return _ask(side, wanted)
 
 
-def succeeded(side: Side, mid: bytes) -> Next:
+def succeeded(side: Side, mid: bytes, time_ms: int = 0) -> Next:
     """Another commitment of the same parties stands and names this one: its slot is given back in the same
-    transaction, on either side, and the first party says so at once.
+    transaction, on either side, and the first party says so at once. Of one time alone, which may have been
+    left out meanwhile, the other party hears by that event.
     """
-    history = named_by(_life(side), mid)
+    history = named_by(_life(side), mid, time_ms)
     side = replace(side, life=history)
+    if time_ms:
+        if history.sequencer != side.owner or not history.may_omit(time_ms):
+            return side, ()
+        said = OwnerActs(EventKind.OMIT, time_ms=time_ms)
+        return _number(side, EventKind.OMIT, None, said, mid)
     if history.state not in (State.COMMITTED, State.OVERDUE):
         return side, ()
     if history.sequencer != side.owner:
@@ -160,8 +173,10 @@ def _answer(side: Side, request: Message, now_ms: int) -> Next:
     words = (Tell(_say(side, _WISHES.get(kind, "The other side wants a change."))),)
     if history.sequencer != side.owner:
         return side, words
-    agreed = history.requested(side.owner, kind) is not None
-    in_time = may_alone(history.deed, kind, max(request.issued_at_ms, now_ms - GRACE_MS))
+    if kind is EventKind.OMIT and not history.may_omit(asked.time_ms):
+        return side, ()  # left out by now, or only this one is left
+    agreed = history.requested(side.owner, kind, asked.time_ms) is not None
+    in_time = may_alone(history.deed, kind, max(request.issued_at_ms, now_ms - GRACE_MS), asked.time_ms)
     early = kind is EventKind.FULFIL and now_ms < history.deed.fulfil_from_ms
     if kind is EventKind.POST:
         in_time = history.deed.payee in ("", request.sender)  # the payee admits it
@@ -170,7 +185,13 @@ def _answer(side: Side, request: Message, now_ms: int) -> Next:
     return _number(side, kind, request)
 
 
-def _number(side: Side, kind: EventKind, asked: Message | None, wanted: OwnerActs | None = None) -> Next:
+def _number(
+    side: Side,
+    kind: EventKind,
+    asked: Message | None,
+    wanted: OwnerActs | None = None,
+    superseded_by: bytes = b"",
+) -> Next:
     """Send the next event; a DISPUTE of another party than the first stands beside it."""
     history = _life(side)
     requests = (asked.mid,) if asked else ()
@@ -186,8 +207,10 @@ def _number(side: Side, kind: EventKind, asked: Message | None, wanted: OwnerAct
         requests,
         said.reason,
         said.sentence,
-        posted_minor=posted,
-        outcome=said.outcome if kind is EventKind.FULFIL else "",
+        superseded_by,
+        posted,
+        said.outcome if kind is EventKind.FULFIL else "",
+        said.time_ms,
     )
     return _send(side, event)
 
@@ -204,6 +227,7 @@ def _ask(side: Side, wanted: OwnerActs) -> Next:
         wanted.sentence,
         posted_minor=wanted.posted_minor,
         outcome=wanted.outcome,
+        time_ms=wanted.time_ms,
     )
     return _send(side, event)
 
@@ -218,6 +242,9 @@ def _consequences(side: Side, event: Message) -> tuple[Effect, ...]:
     """What an event does on this side, whoever signed it."""
     kind = body_of(event).kind
     told = Tell(_say(side, _HAPPENED[kind]))
+    if kind is EventKind.OMIT:
+        terms, at_ms = _terms(side), body_of(event).time_ms
+        return Unbook(terms, at_ms), Undo(terms, at_ms), told
     unpaid = kind is EventKind.EXPIRE and _life(side).deed.pending_minor
     if kind is EventKind.SUPERSEDE and event.sender != side.owner:
         return (told,)  # its slot was given back when the successor was agreed
@@ -244,14 +271,14 @@ def _unheard(side: Side) -> Message | None:
 def _said(request: Message) -> OwnerActs:
     """The words of a request, for the event that follows from it."""
     body = body_of(request)
-    return OwnerActs(body.kind, body.reason, body.sentence, body.outcome, body.posted_minor)
+    return OwnerActs(body.kind, body.reason, body.sentence, body.outcome, body.posted_minor, body.time_ms)
 
 
-def _may_alone(side: Side, kind: EventKind, now_ms: int) -> bool:
+def _may_alone(side: Side, kind: EventKind, now_ms: int, time_ms: int = 0) -> bool:
     deed = _life(side).deed
     if kind is EventKind.POST:
         return deed.payee in ("", side.owner)
-    return may_alone(deed, kind, now_ms)
+    return may_alone(deed, kind, now_ms, time_ms)
 
 
 def _to_remind(side: Side) -> bool:
@@ -299,6 +326,7 @@ _HAPPENED = {
     EventKind.DISPUTE: "What was agreed here is disputed.",
     EventKind.POST: "The amount was paid.",
     EventKind.VOID: "Nothing will be paid.",
+    EventKind.OMIT: "One time of the {noun} was called off; the others stand.",
 }
 _ASKED = {
     EventKind.FULFIL: "The other side is asked to record that the {noun} {kept}.",
@@ -306,10 +334,12 @@ _ASKED = {
     EventKind.DISPUTE: "The other side is asked to record your objection.",
     EventKind.POST: "The other side is asked to record that the amount was paid.",
     EventKind.VOID: "The other side is asked to call the {noun} off.",
+    EventKind.OMIT: "The other side is asked to call off one time of the {noun}.",
 }
 _WISHES = {
     EventKind.CANCEL: "The other side asks to cancel the {noun}; cancel it too if you agree.",
     EventKind.FULFIL: "The other side says that the {noun} {kept}.",
     EventKind.POST: "The other side says that the amount was paid.",
     EventKind.VOID: "The other side asks to call the {noun} off; do it too if you agree.",
+    EventKind.OMIT: "The other side asks to call off one time of the {noun}; do it too if you agree.",
 }

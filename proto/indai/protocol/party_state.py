@@ -156,7 +156,8 @@ class OwnerWithdraws:
 class OwnerActs:
     """Our owner, or for a POST or VOID our payment provider, says this of what was agreed.
 
-    `reason` is a name in capitals or empty; `outcome` goes with FULFIL, `posted_minor` with POST.
+    `reason` is a name in capitals or empty; `outcome` goes with FULFIL, `posted_minor` with POST, `time_ms`
+    (the start of the time that is left out) with OMIT.
     """
 
     kind: EventKind
@@ -164,13 +165,16 @@ class OwnerActs:
     sentence: str = ""
     outcome: str = ""
     posted_minor: int = 0
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The commitment `mid`, of the same parties, stands and names ours: it takes our commitment's place."""
+    """The commitment `mid`, of the same parties, stands and names ours: it takes our commitment's place, or
+    that of the one time that begins at `time_ms`."""
 
     mid: bytes
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,17 +309,19 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Unbook:
-    """What was reserved for a commitment is free again."""
+    """What was reserved for a commitment is free again: all of it, or the time that begins at `time_ms`."""
 
     terms: Terms
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
     """Take back what Enact has done (a meeting: mark the event as cancelled), idempotent, after the
-    transaction."""
+    transaction; of one time alone where `time_ms` names its start."""
 
     terms: Terms
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +421,8 @@ class Side:
             fields["group"] = self.group.to_json()
         if self.life and self.life.successors:
             fields["successors"] = sorted(mid.hex() for mid in self.life.successors)
+        if self.life and self.life.instead:
+            fields["instead"] = sorted([mid.hex(), time_ms] for mid, time_ms in self.life.instead)
         return json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -470,6 +478,8 @@ def _relive(offer: Message | None, fields: dict[str, Any]) -> History:
     history = begin_life(offer)
     for mid in fields.get("successors", []):
         history = lifecycle.named_by(history, bytes.fromhex(mid))
+    for mid, time_ms in fields.get("instead", []):
+        history = lifecycle.named_by(history, bytes.fromhex(mid), time_ms)
     for event in fields.get("events", []):
         history = lifecycle.apply(history, message_from_json(event), END_OF_TIME_MS)
     return history

@@ -396,8 +396,11 @@ _RULES = (
         _LIFE,
     ),
     Rule("LIF-13", "An event that comes again has no effect.", _LIFE),
-    Rule("LIF-14", "A party has at most 8 requests for one commitment.", _LIFE),
+    Rule(
+        "LIF-14", "A party has at most 8 requests for one commitment, and one for each of its times.", _LIFE
+    ),
     Rule("LIF-15", "A POST is the payee's word: its own event, or one that grants its request.", _LIFE),
+    Rule("LIF-17", "An OMIT leaves out one time that stands, as a CANCEL would, and never the last.", _LIFE),
     Rule("LIF-16", "A commitment is superseded by one of its kind, between its own parties.", _LIFE),
     Rule(
         "GRP-01",

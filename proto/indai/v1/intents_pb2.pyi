@@ -177,12 +177,17 @@ class MeetWish(_message.Message):
     WINDOWS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     REPEATS_FIELD_NUMBER: _builtins.int
+    INSTEAD_OF_MS_FIELD_NUMBER: _builtins.int
     title: _builtins.str
     """What it is about, shown to the other owner; at most 200 characters."""
     duration_minutes: _builtins.int
     """Length in minutes, 1 to 1440."""
     place: _builtins.str
     """Place or link; at most 200 characters."""
+    instead_of_ms: _builtins.int
+    """To take the place of one time of the meeting it supersedes: when that time begins, milliseconds since the epoch; 0
+    to take the place of all.
+    """
     @_builtins.property
     def windows(self) -> _containers.RepeatedCompositeFieldContainer[Global___Window]:
         """Where the meeting may lie, best first; 1 to 32."""
@@ -199,10 +204,11 @@ class MeetWish(_message.Message):
         windows: _abc.Iterable[Global___Window] | None = ...,
         place: _builtins.str = ...,
         repeats: Global___Repeats | None = ...,
+        instead_of_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["repeats", b"repeats"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "place", b"place", "repeats", b"repeats", "title", b"title", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "instead_of_ms", b"instead_of_ms", "place", b"place", "repeats", b"repeats", "title", b"title", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -252,6 +258,7 @@ class MeetTerms(_message.Message):
     CANCEL_UNTIL_MS_FIELD_NUMBER: _builtins.int
     DUE_MS_FIELD_NUMBER: _builtins.int
     AGAIN_MS_FIELD_NUMBER: _builtins.int
+    INSTEAD_OF_MS_FIELD_NUMBER: _builtins.int
     start_ms: _builtins.int
     """Milliseconds since the epoch."""
     end_ms: _builtins.int
@@ -268,6 +275,10 @@ class MeetTerms(_message.Message):
     """
     due_ms: _builtins.int
     """When the meeting counts as held or missed, milliseconds since the epoch; 0 means its end."""
+    instead_of_ms: _builtins.int
+    """Of a meeting that takes the place of one time of the one it supersedes: when that time begins, milliseconds since
+    the epoch; 0 where it takes the place of all.
+    """
     @_builtins.property
     def again_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Of a meeting that repeats: the starts of all but the first, milliseconds since the epoch, each as long as that."""
@@ -283,10 +294,11 @@ class MeetTerms(_message.Message):
         cancel_until_ms: _builtins.int = ...,
         due_ms: _builtins.int = ...,
         again_ms: _abc.Iterable[_builtins.int] | None = ...,
+        instead_of_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["again_ms", b"again_ms", "cancel_until_ms", b"cancel_until_ms", "due_ms", b"due_ms", "end_ms", b"end_ms", "ical_uid", b"ical_uid", "place", b"place", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again_ms", b"again_ms", "cancel_until_ms", b"cancel_until_ms", "due_ms", b"due_ms", "end_ms", b"end_ms", "ical_uid", b"ical_uid", "instead_of_ms", b"instead_of_ms", "place", b"place", "start_ms", b"start_ms", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

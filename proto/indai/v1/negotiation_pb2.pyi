@@ -77,6 +77,8 @@ class _EventKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EventKind.V
     """Two-phase commitments (a payment): the pending amount, or a part of it, was paid."""
     EVENT_KIND_VOID: _EventKind.ValueType  # 8
     """Two-phase commitments: nothing will be paid."""
+    EVENT_KIND_OMIT: _EventKind.ValueType  # 9
+    """One time of a meeting that repeats does not take place, or at another one; the others stand. As CANCEL."""
 
 class EventKind(_EventKind, metaclass=_EventKindEnumTypeWrapper):
     """What can happen to a commitment after the deed."""
@@ -99,6 +101,8 @@ EVENT_KIND_POST: EventKind.ValueType  # 7
 """Two-phase commitments (a payment): the pending amount, or a part of it, was paid."""
 EVENT_KIND_VOID: EventKind.ValueType  # 8
 """Two-phase commitments: nothing will be paid."""
+EVENT_KIND_OMIT: EventKind.ValueType  # 9
+"""One time of a meeting that repeats does not take place, or at another one; the others stand. As CANCEL."""
 Global___EventKind: _TypeAlias = EventKind  # noqa: Y015
 
 @_typing.final
@@ -1041,6 +1045,7 @@ class Event(_message.Message):
     SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
     POSTED_MINOR_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
     commitment: _builtins.bytes
     """mid of the commitment."""
     kind: Global___EventKind.ValueType
@@ -1054,11 +1059,13 @@ class Event(_message.Message):
     sentence: _builtins.str
     """One sentence for a person; at most 300 characters."""
     superseded_by: _builtins.bytes
-    """SUPERSEDE: mid of the commitment that takes its place."""
+    """SUPERSEDE: mid of the commitment that takes its place; OMIT: of the one that takes that time's, if any does."""
     posted_minor: _builtins.int
     """POST: what was paid, in minor units."""
     outcome: _builtins.str
     """FULFIL: what came of it, for a person; at most 4000 characters."""
+    time_ms: _builtins.int
+    """OMIT: when the time that is left out would have begun, milliseconds since the epoch."""
     @_builtins.property
     def header(self) -> _envelope_pb2.Header:
         """From one party to another, in the thread of the commitment; in_reply_to is `prev`."""
@@ -1081,10 +1088,11 @@ class Event(_message.Message):
         superseded_by: _builtins.bytes = ...,
         posted_minor: _builtins.int = ...,
         outcome: _builtins.str = ...,
+        time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "header", b"header", "kind", b"kind", "outcome", b"outcome", "posted_minor", b"posted_minor", "prev", b"prev", "reason", b"reason", "requests", b"requests", "sentence", b"sentence", "seq", b"seq", "superseded_by", b"superseded_by"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment", "header", b"header", "kind", b"kind", "outcome", b"outcome", "posted_minor", b"posted_minor", "prev", b"prev", "reason", b"reason", "requests", b"requests", "sentence", b"sentence", "seq", b"seq", "superseded_by", b"superseded_by", "time_ms", b"time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -313,6 +313,7 @@ class Thread(_message.Message):
     COMMITMENT_STATE_FIELD_NUMBER: _builtins.int
     DUE_TIME_FIELD_NUMBER: _builtins.int
     DISPUTED_FIELD_NUMBER: _builtins.int
+    TIMES_FIELD_NUMBER: _builtins.int
     thread_id: _builtins.str
     """Hex of the thread id."""
     peer: _builtins.str
@@ -367,6 +368,10 @@ class Thread(_message.Message):
     def due_time(self) -> _timestamp_pb2.Timestamp:
         """When it is due."""
 
+    @_builtins.property
+    def times(self) -> _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]:
+        """Of a meeting that repeats: the start of each time that still stands, in order."""
+
     def __init__(
         self,
         *,
@@ -390,10 +395,11 @@ class Thread(_message.Message):
         commitment_state: Global___CommitmentState.ValueType = ...,
         due_time: _timestamp_pb2.Timestamp | None = ...,
         disputed: _builtins.bool = ...,
+        times: _abc.Iterable[_timestamp_pb2.Timestamp] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "due_time", b"due_time", "end_time", b"end_time", "ours", b"ours", "receipt", b"receipt", "start_time", b"start_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment_mid", b"commitment_mid", "commitment_state", b"commitment_state", "create_time", b"create_time", "disputed", b"disputed", "due_time", b"due_time", "end_time", b"end_time", "erased", b"erased", "in_calendar", b"in_calendar", "kind", b"kind", "ours", b"ours", "outgoing", b"outgoing", "peer", b"peer", "reason", b"reason", "receipt", b"receipt", "start_time", b"start_time", "state", b"state", "thread_id", b"thread_id", "title", b"title", "update_time", b"update_time", "words", b"words"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment_mid", b"commitment_mid", "commitment_state", b"commitment_state", "create_time", b"create_time", "disputed", b"disputed", "due_time", b"due_time", "end_time", b"end_time", "erased", b"erased", "in_calendar", b"in_calendar", "kind", b"kind", "ours", b"ours", "outgoing", b"outgoing", "peer", b"peer", "reason", b"reason", "receipt", b"receipt", "start_time", b"start_time", "state", b"state", "thread_id", b"thread_id", "times", b"times", "title", b"title", "update_time", b"update_time", "words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1663,22 +1669,28 @@ class CancelCommitmentRequest(_message.Message):
     THREAD_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     SENTENCE_FIELD_NUMBER: _builtins.int
+    ONLY_TIME_FIELD_NUMBER: _builtins.int
     thread_id: _builtins.str
     """Hex of the thread's id, or an unambiguous prefix of at least 6 characters."""
     reason: _builtins.str
     """Machine-readable, in capitals; may be empty."""
     sentence: _builtins.str
     """One sentence for the other owner; at most 300 characters."""
+    @_builtins.property
+    def only_time(self) -> _timestamp_pb2.Timestamp:
+        """Of a meeting that repeats: the start of the one time that is called off; the others stand."""
+
     def __init__(
         self,
         *,
         thread_id: _builtins.str = ...,
         reason: _builtins.str = ...,
         sentence: _builtins.str = ...,
+        only_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["only_time", b"only_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "sentence", b"sentence", "thread_id", b"thread_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["only_time", b"only_time", "reason", b"reason", "sentence", b"sentence", "thread_id", b"thread_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1891,6 +1903,7 @@ class RescheduleCommitmentRequest(_message.Message):
     START_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     DURATION_MINUTES_FIELD_NUMBER: _builtins.int
+    ONLY_TIME_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key, UUID text."""
     thread_id: _builtins.str
@@ -1905,6 +1918,10 @@ class RescheduleCommitmentRequest(_message.Message):
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """Latest end."""
 
+    @_builtins.property
+    def only_time(self) -> _timestamp_pb2.Timestamp:
+        """Of a meeting that repeats: the start of the one time that is moved; the others stay."""
+
     def __init__(
         self,
         *,
@@ -1913,10 +1930,11 @@ class RescheduleCommitmentRequest(_message.Message):
         start_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         duration_minutes: _builtins.int = ...,
+        only_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "only_time", b"only_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "end_time", b"end_time", "request_id", b"request_id", "start_time", b"start_time", "thread_id", b"thread_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_minutes", b"duration_minutes", "end_time", b"end_time", "only_time", b"only_time", "request_id", b"request_id", "start_time", b"start_time", "thread_id", b"thread_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from datetime import UTC
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import pytest
+from indai.protocol.errors import IndaiError
 from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
 
 from tests.service.node.conftest import Pair
-from tests.service.node.lives import audited, is_cancelled, until
+from tests.service.node.hosts import home_of
+from tests.service.node.lives import STANDS, audited, is_cancelled, seen, until
 from tests.service.node.test_meeting import COMMITTED, DAY, REJECTED
 from tests.service.node.test_reschedule import SUPERSEDED, moved
 from tests.service.node.world import Node, Owner, now_ms
+from tests.unit.cli.runs import run
 
 MINUTE = 60_000
 TIMES = 4
@@ -78,6 +85,69 @@ async def test_all_times_are_called_off_and_free_again(pair: Pair) -> None:
         await until(owner, series.thread_id, is_cancelled)
     await until(pair.alice, series.thread_id, lambda _: booked(pair.a, pair.alice, "Off") == (0, TIMES))
     assert (await at(pair, series, 2)).state == COMMITTED
+
+
+async def test_one_time_is_called_off_alone_and_the_others_stand(pair: Pair, tmp_path: Path) -> None:
+    series = await weekly(pair, "Once less")
+    standing = (await seen(pair.bob, series.thread_id)).times
+    assert len(standing) == TIMES
+    assert (await at(pair, series, 1)).state == REJECTED
+    home = home_of(pair.b, pair.bob, tmp_path)
+    day = standing[1].ToDatetime(UTC).astimezone(ZoneInfo("Asia/Kolkata")).date().isoformat()
+    command = ("cancel", series.thread_id, "--only", day, "--json", "--data", str(home.path))
+    said = await asyncio.to_thread(run, *command)
+    assert said.exit_code == 0, said.output
+    for owner, node in ((pair.alice, pair.a), (pair.bob, pair.b)):
+        thread = await until(owner, series.thread_id, lambda thread: len(thread.times) == TIMES - 1)
+        assert thread.commitment_state == STANDS
+        assert standing[1] not in thread.times
+        await until(
+            owner,
+            series.thread_id,
+            lambda _, node=node, owner=owner: booked(node, owner, "Once less") == (TIMES - 1, 1),  # type: ignore[misc]
+        )
+    assert (await at(pair, series, 1)).state == COMMITTED
+    assert (await at(pair, series, 2)).state == REJECTED
+    no_time = owner_pb2.CancelCommitmentRequest(thread_id=series.thread_id, only_time=standing[1])
+    assert (
+        await pair.alice.stub.CancelCommitment(no_time)
+    ).thread.commitment_state == STANDS  # once is enough
+    await pair.alice.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=series.thread_id))
+    await until(pair.bob, series.thread_id, is_cancelled)
+    await until(pair.bob, series.thread_id, lambda _: booked(pair.b, pair.bob, "Once less") == (0, TIMES))
+
+
+async def test_one_time_is_moved_alone_once_both_have_agreed(pair: Pair, tmp_path: Path) -> None:
+    series = await weekly(pair, "Moved once")
+    standing = (await seen(pair.alice, series.thread_id)).times
+    for owner, which in ((pair.alice, 1), (pair.bob, 2)):
+        start_ms = standing[which].ToMilliseconds() + DAY
+        request = owner_pb2.RescheduleCommitmentRequest(
+            request_id=str(uuid.uuid4()), thread_id=series.thread_id, only_time=standing[which]
+        )
+        request.start_time.FromMilliseconds(start_ms - 6 * 60 * MINUTE)
+        request.end_time.FromMilliseconds(start_ms + 6 * 60 * MINUTE)
+        new = await owner.rest((await owner.stub.RescheduleCommitment(request)).thread.thread_id)
+        assert (new.state, new.reason) == (COMMITTED, "")
+        assert not new.times
+        for one in (pair.alice, pair.bob):
+            left = await until(
+                one, series.thread_id, lambda seen, gone=standing[which]: gone not in seen.times
+            )  # type: ignore[misc]
+            assert left.commitment_state == STANDS
+    again = owner_pb2.RescheduleCommitmentRequest(
+        request_id=str(uuid.uuid4()),
+        thread_id=series.thread_id,
+        only_time=standing[1],
+        start_time=standing[3],
+        end_time=series.end_time,
+    )
+    with pytest.raises(IndaiError, match="no such time"):
+        await pair.alice.stub.RescheduleCommitment(again)
+    await until(pair.bob, series.thread_id, lambda _: booked(pair.b, pair.bob, "Moved once") == (TIMES, 2))
+    assert (await at(pair, series, 1)).state == COMMITTED  # its time is free again
+    report = await audited(pair, tmp_path)
+    assert not report.findings, report.findings
 
 
 async def test_all_times_are_moved_together(pair: Pair) -> None:

@@ -78,10 +78,12 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """A commitment that all its parties (subjects) have signed and that names the one it replaces."""
+    """A commitment that all its parties (subjects) have signed and that names the one it replaces, or of
+    which it replaces the one time that begins at `time_ms`."""
 
     mid: bytes
     parties: frozenset[str]
+    time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class Lives:
         for ledger in self._ledgers:
             for successor in ledger.successors.get(offer.mid, ()):
                 if successor.parties == set(deed.parties):
-                    begun = named_by(begun, successor.mid)
+                    begun = named_by(begun, successor.mid, successor.time_ms)
         history, broken = _replay(begun, counted)
         flaws += broken
         for holder in holders:

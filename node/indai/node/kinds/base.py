@@ -71,6 +71,7 @@ class Deal:
     prefix: str
     now_ms: int
     attendees: tuple[str, ...] = ()  # of several: all their handles, the offerer first
+    time_ms: int = 0  # where only one of several times is meant: its start
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Meetings(KindModule):
         return _events(deal, cancelled=False)
 
     def undo(self, deal: Deal) -> Sequence[EffectRow]:
-        """The same, marked as cancelled."""
+        """The same, or the one time that is left out, marked as cancelled."""
         return _events(deal, cancelled=True)
 
     def check_offer(self, offer: Message) -> None:
@@ -81,7 +81,11 @@ def _events(deal: Deal, *, cancelled: bool) -> Sequence[EffectRow]:
     if not terms.again_ms:
         return (_event(deal, terms.times[0], terms.ical_uid, cancelled=cancelled),)
     uids = (f"{terms.ical_uid}{SERIES}{number}" for number in range(1, len(terms.times) + 1))
-    return [_event(deal, each, uid, cancelled=cancelled) for each, uid in zip(terms.times, uids, strict=True)]
+    return [
+        _event(deal, each, uid, cancelled=cancelled)
+        for each, uid in zip(terms.times, uids, strict=True)
+        if deal.time_ms in (0, each.start_ms)
+    ]
 
 
 def _event(deal: Deal, at: Window, uid: str, *, cancelled: bool) -> EffectRow:

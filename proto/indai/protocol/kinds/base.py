@@ -56,7 +56,8 @@ class Life:
     """What terms say about the time after the deed, ms.
 
     `pending_minor` is not 0 for what is pending until the second party says how much of it arrived; `done`
-    says that nothing is left to do at the deed; `begins_ms` is what owners are reminded of, 0 for nothing.
+    says that nothing is left to do at the deed; `begins_ms` is what owners are reminded of, 0 for nothing;
+    `times_ms` are the starts of what takes place several times, of which one may be left out, else empty.
     """
 
     cancel_until_ms: int
@@ -65,6 +66,7 @@ class Life:
     begins_ms: int = 0
     pending_minor: int = 0
     done: bool = False
+    times_ms: tuple[int, ...] = ()
 
 
 class Terms(ABC):
@@ -112,6 +114,11 @@ class Terms(ABC):
         """Until when it can still be signed, ms."""
         return END_OF_TIME_MS
 
+    @property
+    def replaces_ms(self) -> int:
+        """Where it takes the place of one time alone of what it supersedes: when that begins; else 0."""
+        return 0
+
 
 class Wish(ABC):
     """What one side would like, with room for choice."""
@@ -119,6 +126,11 @@ class Wish(ABC):
     __slots__ = ()
     kind: ClassVar[str]
     pb: ClassVar[type[Message]]
+
+    @property
+    def replaces_ms(self) -> int:
+        """As of `Terms`."""
+        return 0
 
     @abstractmethod
     def about(self) -> str:

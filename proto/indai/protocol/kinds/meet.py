@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
-from indai.protocol.forms import DAY_MS, HOUR_MS, MINUTE_MS, check_span, check_text, malformed
+from indai.protocol.forms import DAY_MS, END_OF_TIME_MS, HOUR_MS, MINUTE_MS, check_span, check_text, malformed
 from indai.protocol.kinds.base import Holding, Kind, Life, Slot, Terms, Window, Wish, meets
 from indai.v1 import intents_pb2
 
@@ -59,6 +59,7 @@ class MeetTerms(Terms):
 
     `cancel_until_ms` 0: either party may cancel alone until the start; `due_ms` 0: due at the end (of the
     last, where it repeats). `again_ms`: the starts of all but the first, each as long as that.
+    `instead_of_ms`: the one time of what it supersedes whose place it takes, 0 for all.
     """
 
     kind: ClassVar[str] = "meet"
@@ -71,6 +72,12 @@ class MeetTerms(Terms):
     cancel_until_ms: int = 0
     due_ms: int = 0
     again_ms: tuple[int, ...] = ()
+    instead_of_ms: int = 0
+
+    @property
+    def replaces_ms(self) -> int:
+        """See `Terms`."""
+        return self.instead_of_ms
 
     def about(self) -> str:
         """Its title."""
@@ -95,6 +102,10 @@ class MeetTerms(Terms):
             raise malformed("NEG-04", f"A meeting takes place at most {MAX_TIMES} times, within 366 days")
         if any(after.start_ms < before.end_ms for before, after in pairwise(times)):
             raise malformed("NEG-04", "The times of a meeting that repeats follow one another")
+        if self.instead_of_ms and self.again_ms:
+            raise malformed("NEG-04", "One time takes the place of one")
+        if not 0 <= self.instead_of_ms <= END_OF_TIME_MS:
+            raise malformed("NEG-04", "The time whose place it takes lies outside all time")
         if not 0 <= self.cancel_until_ms <= self.end_ms:
             raise malformed("NEG-04", "The time for cancelling alone lies after the meeting")
         last_ms = times[-1].end_ms
@@ -108,7 +119,14 @@ class MeetTerms(Terms):
     def life(self) -> Life:
         """Reminded of before the start."""
         last_ms = self.times[-1].end_ms
-        return Life(self.cancel_until_ms or self.start_ms, last_ms, self.due_ms or last_ms, self.start_ms)
+        times_ms = tuple(each.start_ms for each in self.times) if self.again_ms else ()
+        return Life(
+            self.cancel_until_ms or self.start_ms,
+            last_ms,
+            self.due_ms or last_ms,
+            self.start_ms,
+            times_ms=times_ms,
+        )
 
     def holdings(self, *, first: bool) -> tuple[Holding, ...]:
         """The slot, or each of them, on both sides."""
@@ -129,12 +147,13 @@ class MeetTerms(Terms):
             cancel_until_ms=self.cancel_until_ms,
             due_ms=self.due_ms,
             again_ms=self.again_ms,
+            instead_of_ms=self.instead_of_ms,
         )
 
     @classmethod
     def from_pb(cls, pb: Any) -> Self:
         """Unchecked."""
-        times = (pb.cancel_until_ms, pb.due_ms, tuple(pb.again_ms))
+        times = (pb.cancel_until_ms, pb.due_ms, tuple(pb.again_ms), pb.instead_of_ms)
         return cls(pb.start_ms, pb.end_ms, pb.title, pb.place, pb.ical_uid, *times)
 
 
@@ -149,6 +168,12 @@ class MeetWish(Wish):
     windows: tuple[Window, ...]
     place: str = ""
     repeats: Repeats | None = None
+    instead_of_ms: int = 0
+
+    @property
+    def replaces_ms(self) -> int:
+        """See `Terms`."""
+        return self.instead_of_ms
 
     def about(self) -> str:
         """Its title."""
@@ -168,6 +193,8 @@ class MeetWish(Wish):
             check_span("NEG-03", f"Window {number}", window.start_ms, window.end_ms)
             if window.end_ms - window.start_ms < self.duration_minutes * MINUTE_MS:
                 raise malformed("NEG-03", f"Window {number} is shorter than the meeting")
+        if not 0 <= self.instead_of_ms <= END_OF_TIME_MS or (self.instead_of_ms and self.repeats):
+            raise malformed("NEG-03", "One time takes the place of one")
         if self.repeats is not None:
             self.repeats.check()
             if self.duration_minutes > self.repeats.every_days * DAY_MS // MINUTE_MS:
@@ -180,6 +207,8 @@ class MeetWish(Wish):
         if not (self.repeats.admits(terms.start_ms, terms.again_ms) if self.repeats else not terms.again_ms):
             return False
         if terms.end_ms - terms.start_ms != self.duration_minutes * MINUTE_MS:
+            return False
+        if terms.instead_of_ms != self.instead_of_ms:
             return False
         return any(
             window.start_ms <= terms.start_ms and terms.end_ms <= window.end_ms for window in self.windows
@@ -206,7 +235,11 @@ class MeetWish(Wish):
         """As it is signed."""
         windows = [intents_pb2.Window(start_ms=w.start_ms, end_ms=w.end_ms) for w in self.windows]
         wish = intents_pb2.MeetWish(
-            title=self.title, duration_minutes=self.duration_minutes, windows=windows, place=self.place
+            title=self.title,
+            duration_minutes=self.duration_minutes,
+            windows=windows,
+            place=self.place,
+            instead_of_ms=self.instead_of_ms,
         )
         if self.repeats is not None:
             wish.repeats.every_days, wish.repeats.count = self.repeats.every_days, self.repeats.count
@@ -220,7 +253,7 @@ class MeetWish(Wish):
         repeats = None
         if pb.HasField("repeats"):
             repeats = Repeats(pb.repeats.every_days, pb.repeats.count, pb.repeats.time_zone)
-        return cls(pb.title, pb.duration_minutes, windows, pb.place, repeats)
+        return cls(pb.title, pb.duration_minutes, windows, pb.place, repeats, pb.instead_of_ms)
 
 
 MEET = Kind(
