@@ -102,8 +102,14 @@ def thread(row: Row, ledger: str) -> owner_pb2.Thread:
         commitment_state=LIVES[life.state] if life else owner_pb2.COMMITMENT_STATE_UNSPECIFIED,
         due_time=timestamp(life.deed.due_ms) if life else None,
         disputed=bool(life and life.disputed),
-        times=[timestamp(at) for at in life.deed.times_ms if at not in life.omitted] if life else [],
+        times=_standing(life),
     )
+
+
+def _standing(life: History | None) -> list[Timestamp]:
+    """The starts of what repeats, without those that were left out."""
+    found = (timestamp(at) for at in life.deed.times_ms if at not in life.omitted) if life else ()
+    return [each for each in found if each is not None]
 
 
 def _life(row: Row) -> History | None:

@@ -131,9 +131,8 @@ async def test_one_time_is_moved_alone_once_both_have_agreed(pair: Pair, tmp_pat
         assert (new.state, new.reason) == (COMMITTED, "")
         assert not new.times
         for one in (pair.alice, pair.bob):
-            left = await until(
-                one, series.thread_id, lambda seen, gone=standing[which]: gone not in seen.times
-            )  # type: ignore[misc]
+            while standing[which] in (left := await seen(one, series.thread_id)).times:
+                await asyncio.sleep(0.05)
             assert left.commitment_state == STANDS
     again = owner_pb2.RescheduleCommitmentRequest(
         request_id=str(uuid.uuid4()),
