@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
+from indai.client.bundles import write_bundles
 from indai.client.exports import ErasedLeafLine, ExportWriter, LeafLine, OpenLeafLine, read_lines
 from indai.client.receipts import verify_receipt
 from indai.ledger.entries import Entry, erase, prepare, record
@@ -22,9 +23,11 @@ from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolEr
 from indai.protocol.leaf import LeafKind, LedgerLeaf
 from indai.protocol.merkle import verify_consistency
 from indai.protocol.note import Signer
+from indai.protocol.tiles import tiles_of
 from indai.protocol.tlogproof import TlogProof
 from indai.storage.pool import transaction
 from indai.tlog.append import Writer, take_over
+from indai.tlog.reader import LogReader
 from indai.tlog.signer import LogKeys, LogSigner
 from indai.v1 import ledger_pb2 as pb
 
@@ -289,6 +292,12 @@ async def test_a_long_export_comes_in_pages_and_whole_lines(
     assert all(one.lines.endswith(b"\n") for one in responses)
     lines = b"".join(one.lines for one in responses).splitlines(keepends=True)
     assert sum(isinstance(one, OpenLeafLine) for _, one in read_lines("export", lines)) == 1100
+    # The tiles that are cut out of it are, byte for byte, those that the node serves.
+    (tmp_path / "export.jsonl").write_bytes(b"".join(lines))
+    write_bundles(tmp_path / "export.jsonl", tmp_path / "tiles")
+    served = LogReader(pool, LOG)
+    for tile in tiles_of(1100):
+        assert (tmp_path / "tiles" / tile.path).read_bytes() == await served.tile(tile)
 
 
 async def test_an_empty_ledger_is_exported_too(pool: asyncpg.Pool, writer: Writer, tmp_path: Path) -> None:

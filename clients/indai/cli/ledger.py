@@ -1,4 +1,4 @@
-"""`indai ledger`: exports for an audit, and the newest signed head."""
+"""`indai ledger`: exports for an audit, the newest signed head, tiles as files, and the check."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, as_option, file_name
 from indai.cli.output import Page, emit
 from indai.cli.session import operator_session, owner_session
+from indai.client.bundles import Bundled, write_bundles
 from indai.v1 import ledger_pb2, owner_pb2
 
 _HERE = "indai.cli.ledger:"
@@ -21,6 +22,7 @@ SECTIONS = {
     "Commands": {
         "export": _HERE + "export",
         "checkpoint": _HERE + "checkpoint",
+        "tiles": _HERE + "tiles",
         "fsck": _HERE + "fsck",
     }
 }
@@ -70,6 +72,33 @@ def checkpoint(home: Home, acting: str, node: bool) -> None:
 async def _head(home: Home, acting: str, node: bool) -> SignedHead:
     async with lines(home, acting, node) as chunks:
         return await newest_head(chunks)
+
+
+@command("tiles", "indai ledger tiles exports/node.jsonl /srv/log")
+@click.argument("export_file", metavar="EXPORT")
+@click.argument("folder", metavar="DIR")
+def tiles(export_file: str, folder: str) -> None:
+    """Cut the log of EXPORT into tiles and bundles, files in DIR.
+
+    Hash tiles and entry bundles (C2SP tlog-tiles) with the newest signed head, for
+    a static web server or to keep. Nothing secret is in them. A later export of
+    the log carries DIR on.
+    """
+    made = write_bundles(Path(export_file), Path(folder))
+    head = made.checkpoint
+    value = {
+        "origin": head.origin,
+        "size": head.size,
+        "root": head.root.hex(),
+        "written": made.written,
+        "kept": made.kept,
+    }
+    emit(value, lambda page: _show_tiles(page, made, folder))
+
+
+def _show_tiles(page: Page, made: Bundled, folder: str) -> None:
+    page.line(f"{made.checkpoint.origin} up to size {made.checkpoint.size} is in {folder}.", "green")
+    page.line(f"{made.written} files written, {made.kept} were there.")
 
 
 @command("fsck", "indai ledger fsck")
