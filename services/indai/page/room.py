@@ -25,7 +25,7 @@ from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Un
 from indai.v1 import conversation_pb2 as pb
 from indai.web.accounts import Accounts
 from indai.web.asking import DAYS, LENGTHS, PARTS
-from indai.web.site import Site
+from indai.web.site import HOME, Site
 from indai.web.visit import Visit
 
 MOST: Final = 4_000
@@ -55,6 +55,7 @@ class Room:
         self._meetings = MeetingDesk(self, front.meetings, front.tickets)
         self._widget = Widget(self, accounts)
         self._guests = GuestDesk(self, front.guests)
+        site.branded = self._is_branded
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it; the last of all, since it takes every name that nothing else has."""
@@ -67,6 +68,7 @@ class Room:
             site.post(f"{PATH}/-/stop", self.stop),
             site.post(f"{PATH}/-/link", self.link),
             site.get(f"{PATH}/-/turns/{{turn:[0-9a-f]{{32}}}}", self.watch),
+            site.get("/", self.root),
             site.get(PATH, self.page),
         )
 
@@ -79,6 +81,13 @@ class Room:
         if guest := self._guests.handle_of(visit):
             return pb.Identity(channel=CHANNEL, kind="handle", value=guest, verified=True)
         return identity(visit)
+
+    async def root(self, visit: Visit) -> web.StreamResponse:
+        """A host that leads to an agent opens its page, any other the desk."""
+        host = visit.request.host.lower()
+        if host not in self.site.place().hosts and await self._is_branded(host):
+            return visit.go(f"/{_name(host)}")
+        return visit.go(HOME)
 
     async def page(self, visit: Visit) -> web.StreamResponse:
         """The page."""
@@ -94,11 +103,15 @@ class Room:
         """The page of a handle, with what an act had to say. `known`: what was said before is shown."""
         profile = await self._profile(visit, handle)
         said, proof, paused = await asyncio.gather(
-            self.history(visit, handle, known=known), self._proof(handle), self._front.paused(handle)
+            self.history(visit, handle, known=known),
+            # Behind a host may be an agent that is no handle's: there is nothing to prove then, or to pause.
+            self._proof(profile.handle) if profile.handle else _nothing(),
+            self._front.paused(profile.handle) if profile.handle else _nothing(),
         )
         mine = visit.session is not None and visit.session.scope == handle
         values: dict[str, Any] = {
             "handle": handle,
+            "title": handle.rsplit("/", 1)[-1] if profile.handle else profile.display_name,
             "home": address_of(handle, self.authority),
             "profile": profile,
             "intents": [each for each in _INTENTS if each in profile.intents],
@@ -205,6 +218,13 @@ class Room:
         except NotFound:
             raise nobody(visit.named("name")) from None
 
+    async def _is_branded(self, host: str) -> bool:
+        try:
+            await self._talks.GetPublicProfile(pb.GetPublicProfileRequest(handle=_name(host)))
+        except IndaiError:
+            return False
+        return "." in _name(host)
+
     async def _proof(self, handle: str) -> Proof | None:
         try:
             return await self._front.proof_of(handle)
@@ -242,6 +262,14 @@ class Room:
         """The responses, to be closed by who iterates them."""
         responses: Any = self._talks.SendMessage(pb.SendMessageRequest(message=message), timeout=TURN_S)
         return aclosing(responses)
+
+
+def _name(host: str) -> str:
+    return host.rpartition(":")[0] or host if host.rpartition(":")[2].isdecimal() else host
+
+
+async def _nothing() -> None:
+    return None
 
 
 def refused(error: IndaiError) -> web.Response:

@@ -83,6 +83,8 @@ class Site:
         self.sessions, self.audit, self.clock, self.place = sessions, audit, clock, place
         self.homes: dict[str, str] = {}
         """Where somebody with a role begins, told by the desks."""
+        self.branded: Callable[[str], Awaitable[bool]] = _unbranded
+        """Whether a `host[:port]` that is not the place's leads to a page of ours, told by the pages."""
         self._secret = secret
         self._assets = Assets("indai.web")
         self.pages = Pages({"web": "indai.web", **packages}, {"asset": self._assets.address})
@@ -293,7 +295,10 @@ class Site:
     async def _read_form(self, visit: Visit) -> None:
         """The form's text fields, once its sender is known to be one of our pages."""
         request = visit.request
-        guards.check_origin(request.headers, self.place().hosts)
+        hosts, host = self.place().hosts, request.host.lower()
+        if host not in hosts and await self.branded(host):
+            hosts |= {host}
+        guards.check_origin(request.headers, hosts)
         if not 0 <= (-1 if request.content_length is None else request.content_length) <= MAX_FORM:
             raise InvalidInput(
                 Reason.TOO_LARGE, "The form is too large.", hint=f"a form has at most {MAX_FORM} bytes"
@@ -363,3 +368,7 @@ def _unforeseen(error: Exception) -> IndaiError:
         f"Something went wrong inside the program (error id {error_id}).",
         hint="try again; the log of the program has the details under this id",
     )
+
+
+async def _unbranded(_: str) -> bool:
+    return False

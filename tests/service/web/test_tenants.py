@@ -300,3 +300,26 @@ async def test_behind_an_organisations_host_is_its_own_agent_by_name(city: City)
         assert name in profile.about.lower()
     request = conversation_pb2.GetPublicProfileRequest(handle="nobody.example")
     assert await reason(talks.GetPublicProfile(request)) == Reason.NOT_FOUND
+
+
+async def test_an_organisations_host_is_a_page_of_its_own_agent(city: City) -> None:
+    """Under its own name in the address bar too; another site's form is refused there as everywhere."""
+    ours = {"Host": "riverton.example"}
+    async with city.browser() as visitor:
+        assert (await visitor.get("/", Host="other.example")).path.startswith("/desk/sign-in")
+        page = await visitor.get("/", **ours)
+        assert (page.status, page.path) == (200, "/riverton.example")
+        for words in ("Ann", "Hello from Riverton", "speaks for who runs riverton.example"):
+            assert words in page.text, words
+        for words in ("Verified handle", "/-/meet", "data-voice"):
+            assert words not in page.text, words
+        for origin, status in (("https://riverton.example", 200), ("https://evil.example", 403)):
+            headers = {"Host": "riverton.example", "Origin": origin}
+            said = await visitor.post("/riverton.example/-/say", headers, text=f"From {origin}")
+            assert said.status == status, origin
+        page = await visitor.get("/riverton.example", **ours)
+        assert "From https://riverton.example" in page.text
+        assert "evil" not in page.text
+        unknown = {"Host": "unknown.example", "Origin": "https://unknown.example"}
+        assert (await visitor.post("/riverton.example/-/say", unknown, text="x")).status == 403
+        assert (await visitor.get("/nobody.example")).status == 404
