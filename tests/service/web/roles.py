@@ -43,6 +43,7 @@ SERVICES: Final[Mapping[str, frozenset[str]]] = {
     "ConnectionService": OWNER,
     "ConversationService": OWNER,
     "DeskService": GOVERNORS,
+    "GoalService": OWNER,
     "GroupService": OWNER,
     "LendingService": OWNER,
     "LlmService": OWNER | ROOT,
