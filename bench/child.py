@@ -81,11 +81,11 @@ def _command(command: dict[str, Any], sampler: Sampler) -> dict[str, Any]:
             sampler.start()
         case "report":
             sampler.stop()
-            return {"parts": sampler.parts, "stacks": sampler.stacks.most_common(4000), **_cpu()}
-    return _cpu()
+            return {"parts": sampler.parts, "stacks": sampler.stacks.most_common(4000), **cpu()}
+    return cpu()
 
 
-def _cpu() -> dict[str, float]:
+def cpu() -> dict[str, float]:
     """Seconds of CPU so far: this process, and the Postgres it started."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     servers = psutil.Process().children(recursive=True)

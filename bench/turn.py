@@ -9,6 +9,9 @@ syncs to disk. A message is timed from the call of `SendMessage` to its end, whe
 - *greeting*: answered by rule. *question*: recalled, asked of a model. *tool*: a model calls a tool, and is
   asked again with what it found.
 - *node's share*: one message after the other, each of another person. *turns/s*: 16 at once.
+- *python, postgres cpu*: ms of processor a turn, with all that memory does afterwards: the clocks run until
+  memory has taken everything. They hardly depend on what else the machine does.
+- *statements*: what a turn and its memory ask of the database, each a round trip.
 - *assembly*: of the prompt, from the turns' own stage times.
 """
 
@@ -53,6 +56,7 @@ from indai.tools.values import Caller, Effect, Progress, Spec
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import llm_pb2_grpc, memory_pb2_grpc
 
+from bench.child import cpu
 from bench.loads import quantile
 
 if TYPE_CHECKING:
@@ -65,6 +69,7 @@ TEXTS = {
     "tool": "Set up 30 min with bob this week",
 }
 AT_ONCE = 16
+SETTLES_S = 180
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,15 @@ class Meet:
     ) -> Mapping[str, Any]:
         """See `Tool`."""
         return {"summary": f"Agreed with {arguments['with']}: Tuesday, 10:00."}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is measured. `aside`: a pool whose statements do not count."""
+
+    stub: ConversationServiceAsyncStub
+    asked: Asked
+    aside: asyncpg.Pool
 
 
 def now_ms() -> int:
@@ -147,17 +161,36 @@ async def one(stub: ConversationServiceAsyncStub, owner: str, text: str) -> floa
     return (time.perf_counter() - begun) * 1000
 
 
-async def measure(stub: ConversationServiceAsyncStub, text: str, count: int) -> dict[str, float]:
+@dataclass
+class Asked:
+    """How many statements the database was sent."""
+
+    statements: int = 0
+
+    async def watch(self, connection: asyncpg.Connection) -> None:
+        """Count what this connection sends from now on."""
+        connection.add_query_logger(self._note)
+
+    def _note(self, _: object) -> None:
+        self.statements += 1
+
+
+async def measure(bench: Bench, text: str, count: int) -> dict[str, float]:
     """One after the other, then several at once."""
     owners = itertools.cycle(OWNERS)
     for _ in OWNERS:
-        await one(stub, next(owners), text)
-    took = [await one(stub, next(owners), text) for _ in range(count)]
+        await one(bench.stub, next(owners), text)
+    await settled(bench.aside)
+    used, statements = cpu(), bench.asked.statements
+    took = [await one(bench.stub, next(owners), text) for _ in range(count)]
+    await settled(bench.aside)
+    spent = {name: 1000 * (total - used[name]) / count for name, total in cpu().items()}
+    statements = bench.asked.statements - statements
     begun, room = time.perf_counter(), asyncio.Semaphore(AT_ONCE)
 
     async def beside() -> None:
         async with room:
-            await one(stub, next(owners), text)
+            await one(bench.stub, next(owners), text)
 
     await asyncio.gather(*(beside() for _ in range(count)))
     rate = count / (time.perf_counter() - begun)
@@ -165,7 +198,25 @@ async def measure(stub: ConversationServiceAsyncStub, text: str, count: int) -> 
         "p50_ms": round(quantile(sorted(took), 0.5), 1),
         "p95_ms": round(quantile(sorted(took), 0.95), 1),
         "turns_per_s": round(rate, 1),
+        "python_cpu_ms": round(spent["python"], 1),
+        "postgres_cpu_ms": round(spent["postgres"], 1),
+        "statements": round(statements / count, 1),
     }
+
+
+async def settled(pool: asyncpg.Pool) -> None:
+    """Memory has taken every message, and done what is due."""
+    async with asyncio.timeout(SETTLES_S):
+        while True:
+            async with transaction(pool, OWNERS) as connection:
+                left = await connection.fetchval(
+                    "SELECT (SELECT count(*) FROM runtime.messages WHERE NOT remembered)"
+                    " + (SELECT count(*) FROM memory.pgqueuer"
+                    "    WHERE status IN ('queued', 'picked') AND execute_after <= now())"
+                )
+            if not left:
+                return
+            await asyncio.sleep(0.05)
 
 
 async def stage_times(pool: asyncpg.Pool) -> dict[str, dict[str, float]]:
@@ -192,13 +243,16 @@ async def run(count: int) -> dict[str, Any]:
         async with EmbeddedPostgres(data / "postgres") as server:
             urls = DatabaseUrls.from_server(server)
             await migrate(urls.admin, [LLM, MEMORY, TOOLS, RUNTIME])
-            pool = await open_pool(urls.app)
+            asked = Asked()
+            pool, aside = await open_pool(urls.app, init=asked.watch), await open_pool(urls.app, max_size=1)
             try:
                 async with serving(pool) as stub:
-                    turns = {name: await measure(stub, text, count) for name, text in TEXTS.items()}
+                    bench = Bench(stub, asked, aside)
+                    turns = {name: await measure(bench, text, count) for name, text in TEXTS.items()}
                 return {"turns": turns, "stages": await stage_times(pool)}
             finally:
                 await pool.close()
+                await aside.close()
     finally:
         shutil.rmtree(data, ignore_errors=True)
 
@@ -215,9 +269,9 @@ def main() -> None:
         return
     for title, rows in figures.items():
         names = list(next(iter(rows.values())))
-        print(f"\n{title:16}" + "".join(f"{name:>14}" for name in names))
+        print(f"\n{title:16}" + "".join(f"{name:>16}" for name in names))
         for name, values in rows.items():
-            print(f"{name:16}" + "".join(f"{values[each]:>14}" for each in names))
+            print(f"{name:16}" + "".join(f"{values[each]:>16}" for each in names))
 
 
 if __name__ == "__main__":

@@ -635,6 +635,9 @@ class RecallRequest(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     BUDGET_TOKENS_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
+    RELATIONS_FIELD_NUMBER: _builtins.int
+    OPINIONS_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """What is asked, 1 byte to 16 KiB."""
     speaker: _builtins.str
@@ -643,6 +646,12 @@ class RecallRequest(_message.Message):
     """Most hits; 5 without it, at most 50."""
     budget_tokens: _builtins.int
     """What the hits may have together, in tokens; without it 1,500."""
+    facts: _builtins.int
+    """Beside the hits so many facts, as ListFacts gives them; at most 200. What a prompt needs is read at once."""
+    relations: _builtins.int
+    """So many relations, as ListRelations gives them; at most 200."""
+    opinions: _builtins.int
+    """So many opinions, as ListOpinions gives them; at most 200."""
     @_builtins.property
     def access(self) -> Global___Access:
         """Who asks."""
@@ -675,10 +684,13 @@ class RecallRequest(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         limit: _builtins.int = ...,
         budget_tokens: _builtins.int = ...,
+        facts: _builtins.int = ...,
+        relations: _builtins.int = ...,
+        opinions: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "budget_tokens", b"budget_tokens", "end_time", b"end_time", "kinds", b"kinds", "limit", b"limit", "query", b"query", "scopes", b"scopes", "speaker", b"speaker", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "budget_tokens", b"budget_tokens", "end_time", b"end_time", "facts", b"facts", "kinds", b"kinds", "limit", b"limit", "opinions", b"opinions", "query", b"query", "relations", b"relations", "scopes", b"scopes", "speaker", b"speaker", "start_time", b"start_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -694,6 +706,9 @@ class RecallResponse(_message.Message):
     NOTES_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     TIMES_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
+    RELATIONS_FIELD_NUMBER: _builtins.int
+    OPINIONS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The embedding model that was used; empty for lexical only."""
     @_builtins.property
@@ -708,6 +723,18 @@ class RecallResponse(_message.Message):
     def times(self) -> Global___RecallTimes:
         """How it took its time, in microseconds."""
 
+    @_builtins.property
+    def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fact]:
+        """As many as were asked for."""
+
+    @_builtins.property
+    def relations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Relation]:
+        """As many as were asked for."""
+
+    @_builtins.property
+    def opinions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Opinion]:
+        """As many as were asked for."""
+
     def __init__(
         self,
         *,
@@ -715,10 +742,13 @@ class RecallResponse(_message.Message):
         notes: _abc.Iterable[_builtins.str] | None = ...,
         model: _builtins.str = ...,
         times: Global___RecallTimes | None = ...,
+        facts: _abc.Iterable[Global___Fact] | None = ...,
+        relations: _abc.Iterable[Global___Relation] | None = ...,
+        opinions: _abc.Iterable[Global___Opinion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["times", b"times"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "model", b"model", "notes", b"notes", "times", b"times"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "hits", b"hits", "model", b"model", "notes", b"notes", "opinions", b"opinions", "relations", b"relations", "times", b"times"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

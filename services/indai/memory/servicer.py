@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 import asyncpg
 from indai.memory import (
     answers,
+    beside,
     chunks,
     factstore,
     forgetting,
@@ -81,13 +83,21 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         return pb.RememberResponse(stored=done.stored, duplicates=done.duplicates, facts=shown)
 
     async def Recall(self, request: pb.RecallRequest, context: Any) -> pb.RecallResponse:
-        """One question."""
-        found = await self._search(request, [requests.kind(kind) for kind in request.kinds])
+        """One question, and what a prompt needs beside its answer."""
+        look = requests.who(request.access)
+        named = requests.scopes(look, request.scopes)
+        found, more = await asyncio.gather(
+            self._search(request, [requests.kind(kind) for kind in request.kinds]),
+            beside.beside(self._pool, look, named, beside.wanted(request)),
+        )
         return pb.RecallResponse(
             hits=_hits(found),
             notes=found.notes,
             model=found.model,
             times=pb.RecallTimes(embed_us=found.embed_us, search_us=found.search_us, rank_us=found.rank_us),
+            facts=more.facts,
+            relations=more.relations,
+            opinions=more.opinions,
         )
 
     async def SearchDocuments(

@@ -7,7 +7,7 @@ application needs, and row-level security holds for it too. Migrations alone use
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -48,10 +48,15 @@ class DatabaseUrls:
 
 
 async def open_pool(
-    url: str, *, min_size: int = 1, max_size: int = 10, statement_timeout_ms: int = _STATEMENT_TIMEOUT_MS
+    url: str,
+    *,
+    min_size: int = 1,
+    max_size: int = 10,
+    statement_timeout_ms: int = _STATEMENT_TIMEOUT_MS,
+    init: Callable[[asyncpg.Connection], Awaitable[None]] | None = None,
 ) -> asyncpg.Pool:
-    """A pool whose sessions are `indai_app`. Raises Unavailable (DATABASE_UNAVAILABLE) or InvalidInput (a
-    bad URL).
+    """A pool whose sessions are `indai_app`; `init` is called with each new connection. Raises Unavailable
+    (DATABASE_UNAVAILABLE) or InvalidInput (a bad URL).
     """
     with translate_errors():
         return await asyncpg.create_pool(
@@ -62,6 +67,7 @@ async def open_pool(
             # Nothing here outlives a transaction in a session, so there is nothing to undo between two users
             # of a connection; asyncpg's own undoing costs a round trip each time.
             reset=_nothing_to_reset,
+            init=init,
             server_settings={
                 "application_name": "indai",
                 "role": APP,

@@ -14,7 +14,7 @@ from indai.memory.access import user_binding
 from indai.memory.requests import who
 from indai.memory.search import vector_text
 from indai.memory.session import chosen
-from indai.protocol.errors import IndaiError, NotFound, Reason, Refused
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused
 from indai.storage.embedded import ServerInfo
 from indai.storage.pool import open_pool, transaction
 from indai.v1 import memory_pb2 as pb
@@ -149,6 +149,21 @@ async def _list(call: Any, request: Any) -> set[str]:
     return set(WORD.findall(str(await call(request, CONTEXT))))
 
 
+async def _beside(room: Room, access: pb.Access, named: list[pb.Scope]) -> set[str]:
+    """Of the answer only what comes beside the hits, which must be what the lists say."""
+    asked = pb.RecallRequest(
+        access=access, query=QUESTION, scopes=named, limit=1, facts=200, relations=200, opinions=200
+    )
+    found = await room.service.Recall(asked, CONTEXT)
+    facts = await room.service.ListFacts(pb.ListFactsRequest(access=access, scopes=named), CONTEXT)
+    edges = await room.service.ListRelations(pb.ListRelationsRequest(access=access, scopes=named), CONTEXT)
+    held = await room.service.ListOpinions(pb.ListOpinionsRequest(access=access, scopes=named), CONTEXT)
+    assert list(found.facts) == list(facts.facts)
+    assert list(found.relations) == list(edges.relations)
+    assert list(found.opinions) == list(held.opinions)
+    return set(WORD.findall(f"{found.facts}{found.relations}{found.opinions}"))
+
+
 async def _export(room: Room, access: pb.Access, named: list[pb.Scope]) -> set[str]:
     parts = [
         part.lines
@@ -162,6 +177,7 @@ READS: dict[str, Callable[[Room, pb.Access, list[pb.Scope]], Awaitable[set[str]]
         room.service.Recall,
         pb.RecallRequest(access=access, query=QUESTION, scopes=named, limit=50, budget_tokens=100_000),
     ),
+    "Recall, what goes beside it": lambda room, access, named: _beside(room, access, named),
     "ListFacts": lambda room, access, named: _list(
         room.service.ListFacts, pb.ListFactsRequest(access=access, scopes=named, all_states=True)
     ),
@@ -382,3 +398,9 @@ async def test_the_letters_embedder_reached_every_scope(furnished: Room) -> None
     assert isinstance(furnished.embedder, Letters)
     assert {word for text in furnished.embedder.asked for word in WORD.findall(text)} == set(ROOMS)
     assert vector_text([1.0, 2.5]) == "[1.0,2.5]"
+
+
+async def test_more_beside_a_recall_than_a_prompt_holds_is_refused(furnished: Room) -> None:
+    asked = pb.RecallRequest(access=next(iter(ROLES.values()))[0], query=QUESTION, opinions=201)
+    with pytest.raises(InvalidInput):
+        await furnished.service.Recall(asked, CONTEXT)

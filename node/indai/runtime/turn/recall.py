@@ -6,7 +6,6 @@ said is marked, so that the prompt quotes it.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -100,7 +99,6 @@ async def recall(
     if memory is None or not limit or not query:
         return Recalled()
     door, notes = access(turn, composed), []
-    asked = pb.RecallRequest(access=door, query=query[:_MAX_QUERY], limit=limit)
 
     async def attempt(name: str, call: Awaitable[T]) -> T | None:
         try:
@@ -109,36 +107,31 @@ async def recall(
             notes.append(f"{name}: {error.reason.name}")
             return None
 
-    opined = attempt(
-        "opinions",
-        memory.ListOpinions(pb.ListOpinionsRequest(access=door, page_size=_MOST_OPINIONS), timeout=TIMEOUT_S),
-    )
     if simple:
-        return Recalled(opinions=_held(await opined), notes=tuple(notes))
-    found, facts, opinions, graph = await asyncio.gather(
-        attempt("recall", memory.Recall(asked, timeout=TIMEOUT_S)),
-        attempt(
-            "facts",
-            memory.ListFacts(pb.ListFactsRequest(access=door, page_size=MAX_FACTS), timeout=TIMEOUT_S),
-        ),
-        opined,
-        attempt(
-            "relations",
-            memory.ListRelations(
-                pb.ListRelationsRequest(access=door, page_size=MAX_GRAPH), timeout=TIMEOUT_S
-            ),
-        ),
+        listed = pb.ListOpinionsRequest(access=door, page_size=_MOST_OPINIONS)
+        opined = await attempt("opinions", memory.ListOpinions(listed, timeout=TIMEOUT_S))
+        return Recalled(opinions=_held(opined), notes=tuple(notes))
+    asked = pb.RecallRequest(
+        access=door,
+        query=query[:_MAX_QUERY],
+        limit=limit,
+        facts=MAX_FACTS,
+        relations=MAX_GRAPH,
+        opinions=_MOST_OPINIONS,
     )
+    found = await attempt("recall", memory.Recall(asked, timeout=TIMEOUT_S))
+    if found is None:
+        return Recalled(notes=tuple(notes))
     return Recalled(
-        hits=tuple(_hit(each) for each in found.hits) if found else (),
-        facts=tuple(_fact(each) for each in facts.facts) if facts else (),
-        graph=tuple(_edge(each) for each in graph.relations if _own(each)) if graph else (),
-        opinions=_held(opinions),
+        hits=tuple(map(_hit, found.hits)),
+        facts=tuple(map(_fact, found.facts)),
+        graph=tuple(_edge(each) for each in found.relations if _own(each)),
+        opinions=_held(found),
         notes=tuple(notes),
     )
 
 
-def _held(found: pb.ListOpinionsResponse | None) -> tuple[tuple[str, str], ...]:
+def _held(found: pb.ListOpinionsResponse | pb.RecallResponse | None) -> tuple[tuple[str, str], ...]:
     return tuple((each.topic, each.stance) for each in found.opinions) if found else ()
 
 
