@@ -9,8 +9,9 @@ syncs to disk. A message is timed from the call of `SendMessage` to its end, whe
 - *greeting*: answered by rule. *question*: recalled, asked of a model. *tool*: a model calls a tool, and is
   asked again with what it found.
 - *node's share*: one message after the other, each of another person. *turns/s*: 16 at once.
-- *python, postgres cpu*: ms of processor a turn, with all that memory does afterwards: the clocks run until
-  memory has taken everything. They hardly depend on what else the machine does.
+- *cpu*: ms of processor a turn, with all that memory does afterwards: the clocks run until memory has taken
+  everything. *loop* is the event loop's thread; *python* is the whole process, of which most is memory's
+  model, in threads of its own, embedding what was said. Other programs disturb these less than the times.
 - *statements*: what a turn and its memory ask of the database, each a round trip.
 - *assembly*: of the prompt, from the turns' own stage times.
 """
@@ -181,10 +182,10 @@ async def measure(bench: Bench, text: str, count: int) -> dict[str, float]:
     for _ in OWNERS:
         await one(bench.stub, next(owners), text)
     await settled(bench.aside)
-    used, statements = cpu(), bench.asked.statements
+    used, statements = clocks(), bench.asked.statements
     took = [await one(bench.stub, next(owners), text) for _ in range(count)]
     await settled(bench.aside)
-    spent = {name: 1000 * (total - used[name]) / count for name, total in cpu().items()}
+    spent = {name: 1000 * (total - used[name]) / count for name, total in clocks().items()}
     statements = bench.asked.statements - statements
     begun, room = time.perf_counter(), asyncio.Semaphore(AT_ONCE)
 
@@ -198,10 +199,16 @@ async def measure(bench: Bench, text: str, count: int) -> dict[str, float]:
         "p50_ms": round(quantile(sorted(took), 0.5), 1),
         "p95_ms": round(quantile(sorted(took), 0.95), 1),
         "turns_per_s": round(rate, 1),
+        "loop_cpu_ms": round(spent["loop"], 1),
         "python_cpu_ms": round(spent["python"], 1),
         "postgres_cpu_ms": round(spent["postgres"], 1),
         "statements": round(statements / count, 1),
     }
+
+
+def clocks() -> dict[str, float]:
+    """Seconds of processor so far: of the event loop's thread, of this process, and of its Postgres."""
+    return {"loop": time.thread_time(), **cpu()}
 
 
 async def settled(pool: asyncpg.Pool) -> None:

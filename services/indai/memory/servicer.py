@@ -85,10 +85,10 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
     async def Recall(self, request: pb.RecallRequest, context: Any) -> pb.RecallResponse:
         """One question, and what a prompt needs beside its answer."""
         look = requests.who(request.access)
-        named = requests.scopes(look, request.scopes)
+        named, wanted = requests.scopes(look, request.scopes), beside.wanted(request)
         found, more = await asyncio.gather(
             self._search(request, [requests.kind(kind) for kind in request.kinds]),
-            beside.beside(self._pool, look, named, beside.wanted(request)),
+            beside.beside(self._pool, look, named, wanted),
         )
         return pb.RecallResponse(
             hits=_hits(found),
