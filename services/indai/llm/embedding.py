@@ -37,26 +37,36 @@ async def embed(
     if most:
         await store.reserve(generation, scope, clock(), most, TIMEOUT_MS + RESERVED_FOR_MS)
     began, wall = monotonic_ms(), clock()
-    vectors, fault = await _ask(gateway, name, texts, query=request.kind == pb.EMBEDDING_KIND_QUERY)
-    row = CallRow(
-        id=new_id(clock(), os.urandom(RANDOM_BYTES)),
-        generation=generation,
-        attempt=1,
-        scope=scope,
-        model_class=ModelClass.CHEAP,
-        provider=gateway.config.models[name].provider,
-        model=name,
-        why="embeddings",
-        started_ms=wall,
-        usage=vectors.usage,
-        cost_micros=price.cost(vectors.usage),
-        currency=gateway.config.currency,
-        latency_ms=round(monotonic_ms() - began),
-        ttft_ms=0,
-        finish=None if fault else Finish.STOP,
-        error=fault.message if fault else "",
-    )
-    await store.settle(generation, scope, clock(), [row])
+
+    def row(usage: Usage, finish: Finish | None, error: str) -> CallRow:
+        return CallRow(
+            id=new_id(clock(), os.urandom(RANDOM_BYTES)),
+            generation=generation,
+            attempt=1,
+            scope=scope,
+            model_class=ModelClass.CHEAP,
+            provider=gateway.config.models[name].provider,
+            model=name,
+            why="embeddings",
+            started_ms=wall,
+            usage=usage,
+            cost_micros=price.cost(usage),
+            currency=gateway.config.currency,
+            latency_ms=round(monotonic_ms() - began),
+            ttft_ms=0,
+            finish=finish,
+            error=error,
+        )
+
+    try:
+        vectors, fault = await _ask(gateway, name, texts, query=request.kind == pb.EMBEDDING_KIND_QUERY)
+    except asyncio.CancelledError:
+        # What was sent may be billed there, and nobody says how much: the estimate is.
+        used = Usage(sum(map(estimate_tokens, texts)))
+        gateway.settle_later(generation, scope, [row(used, Finish.STOPPED, "The caller left.")])
+        raise
+    done = row(vectors.usage, None if fault else Finish.STOP, fault.message if fault else "")
+    await gateway.settled(generation, scope, [done])
     if fault is not None:
         raise fault
     return pb.EmbedResponse(
@@ -91,6 +101,9 @@ async def _ask(
         else:
             breaker.abandon()
         return Vectors((), Usage()), fault
+    except asyncio.CancelledError:
+        breaker.abandon()
+        raise
     breaker.succeed()
     return vectors, None
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import asyncpg
 import structlog
 from indai.llm.asking import asking, model_request
 from indai.llm.attempt import monotonic_ms
@@ -138,7 +139,8 @@ class Gateway:
         finally:
             self._running.pop(one.id, None)
             if not one.settled:
-                self._in_background(self._settle_again(one, one.rows(None, self.config.currency, self._id)))
+                one.settled = True
+                self.settle_later(one.id, asked.scope, one.rows(None, self.config.currency, self._id))
 
     def _begin(self, asked: Asked) -> Generation:
         asked = replace(asked, deadline_ms=asked.deadline_ms or self.config.limits.deadline_ms)
@@ -276,19 +278,30 @@ class Gateway:
 
     async def _settle(self, one: Generation, rows: list[CallRow]) -> None:
         one.settled = True
-        try:
-            await self._store.settle(one.id, one.asked.scope, self._clock(), rows)
-        except IndaiError as error:
+        if not await self.settled(one.id, one.asked.scope, rows):
             one.problems.append("The call could not be recorded yet; it is tried again.")
-            log.error("call not stored", reason=error.reason.name)
-            self._in_background(self._settle_again(one, rows))
 
-    async def _settle_again(self, one: Generation, rows: list[CallRow]) -> None:
+    async def settled(self, generation: bytes, scope: Scope, rows: Sequence[CallRow]) -> bool:
+        """Store rows and book what they cost; False when that has to be tried again, in the background."""
+        try:
+            await self._store.settle(generation, scope, self._clock(), rows)
+        except IndaiError as error:
+            log.error("call not stored", reason=error.reason.name)
+            self.settle_later(generation, scope, rows)
+            return False
+        return True
+
+    def settle_later(self, generation: bytes, scope: Scope, rows: Sequence[CallRow]) -> None:
+        """The same in the background, for a caller who has left."""
+        self._in_background(self._settle_again(generation, scope, rows))
+
+    async def _settle_again(self, generation: bytes, scope: Scope, rows: Sequence[CallRow]) -> None:
         """Until it is stored or there is no hope; ids make storing it twice impossible."""
-        one.settled = True
         for number in range(STORE_TRIES):
             try:
-                await self._store.settle(one.id, one.asked.scope, self._clock(), rows)
+                await self._store.settle(generation, scope, self._clock(), rows)
+            except asyncpg.UniqueViolationError:
+                return  # it was stored, and the answer to that was lost
             except IndaiError as error:
                 log.error("call not stored", reason=error.reason.name, tries=number + 1)
                 await asyncio.sleep(0.2 * 2**number)

@@ -209,6 +209,48 @@ async def test_rows_that_cannot_be_stored_now_are_stored_later(
     assert len(await asking.rows()) == 1
 
 
+async def test_embeddings_that_nobody_waits_for_any_more_are_booked_and_hold_nothing(
+    gateway: MakeGateway, upstream: MakeUpstream
+) -> None:
+    server = await upstream("openai", Reply(hang_at=0))
+    config = configuration(server).replace(
+        "models:", "models:\n  e: {provider: p1, model: emb, embeds: true, input: 2}"
+    )
+    asking = await gateway(config)
+    await limit(asking.store, "tenant", "", "day", 1_000_000)
+    request = pb.EmbedRequest(scope=SCOPE, texts=["which paint lasts longest?"] * 3)
+    running = asyncio.ensure_future(asking.service.Embed(request, CONTEXT))
+    await asyncio.wait_for(server.asked.wait(), 5)
+    assert (await held(asking.store))["tenant", "day"][1] > 0
+    running.cancel()
+    await asyncio.wait_for(server.aborted.wait(), 5)
+    await asyncio.gather(running, return_exceptions=True)
+    await asking.service.close()
+    (row,) = await asking.rows()
+    assert (row.finish, row.error, row.cost_micros > 0) == (pb.FINISH_STOPPED, "The caller left.", True)
+    assert await held(asking.store) == {("tenant", "day"): (row.cost_micros, 0)}
+
+
+async def test_what_was_stored_though_the_answer_was_lost_is_booked_once(
+    gateway: MakeGateway, upstream: MakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = await gateway(configuration(await upstream("openai")))
+    await limit(asking.store, "tenant", "", "day", 1_000_000)
+    settle, lost = asking.store.settle, [1]
+
+    async def losing(*arguments: Any) -> None:
+        await settle(*arguments)
+        if lost:
+            lost.pop()
+            raise Unavailable(Reason.DATABASE_UNAVAILABLE, "The connection was lost.")
+
+    monkeypatch.setattr(asking.store, "settle", losing)
+    _, done = await asking.answer()
+    await asking.service.close()
+    assert len(await asking.rows()) == 1
+    assert await held(asking.store) == {("tenant", "day"): (done.cost_micros, 0)}
+
+
 async def test_rows_of_one_tenant_are_invisible_to_another_session(
     gateway: MakeGateway, pool: asyncpg.Pool, upstream: MakeUpstream
 ) -> None:

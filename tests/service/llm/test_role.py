@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import openai
 import pytest
 from indai.client.channels import plain_channel
 from indai.node.app import running
@@ -151,6 +152,46 @@ async def test_other_tools_speak_openais_format(node: Node) -> None:
 
     calls = (await node.llm("ind.ai/alice").ListCalls(pb.ListCallsRequest())).calls
     assert {each.scope.owner for each in calls} == {"ind.ai/alice"}
+
+
+async def test_the_published_client_of_openai_works_with_it(node: Node) -> None:
+    base = f"http://{node.addresses['openai']}/v1"
+    meet = {"name": "meet", "parameters": {"type": "object", "properties": {"with": {"type": "string"}}}}
+    tools: Any = [{"type": "function", "function": meet}]
+    async with openai.AsyncOpenAI(
+        base_url=base, api_key=node.tokens["ind.ai/alice"], max_retries=0
+    ) as client:
+        assert "auto" in [each.id async for each in client.models.list()]
+        hello = await client.chat.completions.create(
+            model="auto", messages=[{"role": "user", "content": "hello"}]
+        )
+        assert str(hello.choices[0].message.content).startswith("Hello!")
+        assert hello.usage is not None
+        assert hello.usage.total_tokens > 0
+        asked: Any = [{"role": "user", "content": "meet with bob"}]
+        # The client itself puts the pieces of a streamed call together.
+        async with client.chat.completions.stream(model="default", messages=asked, tools=tools) as stream:
+            whole = (await stream.get_final_completion()).choices[0]
+        assert whole.finish_reason == "tool_calls"
+        (call,) = whole.message.tool_calls or ()
+        assert json.loads(call.function.arguments) == {"with": "bob"}
+        told = [
+            *asked,
+            whole.message.model_dump(include={"role", "content", "tool_calls"}),
+            {"role": "tool", "tool_call_id": call.id, "content": "Bob was asked."},
+        ]
+        said = ""
+        async for chunk in await client.chat.completions.create(
+            model="default", messages=told, tools=tools, stream=True
+        ):
+            said += "".join(each.delta.content or "" for each in chunk.choices)
+        assert said == "Bob was asked."
+        found = await client.embeddings.create(model="e5", input=["a meeting on Monday"])
+        assert len(found.data[0].embedding) == 384
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(model="gpt-9", messages=asked)
+        with pytest.raises(openai.AuthenticationError):
+            await client.with_options(api_key="indai_x").models.list()
 
 
 async def test_texts_are_embedded_by_the_model_that_the_memory_uses(node: Node) -> None:

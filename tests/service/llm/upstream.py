@@ -85,10 +85,10 @@ class Upstream:
         if reply.status != 200:
             words = {"error": {"message": "SECRET-IN-ERROR", "type": "x"}}
             return web.json_response(words, status=reply.status, headers=dict(reply.headers))
-        if "embed" in request.path.lower():
-            return web.json_response(_embeddings(self.kind, json.loads(self.seen[-1].raw)))
         if reply.hang_at == 0:
             await asyncio.Event().wait()
+        if "embed" in request.path.lower():
+            return web.json_response(_embeddings(self.kind, json.loads(self.seen[-1].raw)))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **dict(reply.headers)})
         await response.prepare(request)
         for number, event in enumerate(self._events(reply)):
