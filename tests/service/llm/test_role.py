@@ -173,7 +173,7 @@ async def test_the_published_client_of_openai_works_with_it(node: Node) -> None:
         async with client.chat.completions.stream(model="default", messages=asked, tools=tools) as stream:
             whole = (await stream.get_final_completion()).choices[0]
         assert whole.finish_reason == "tool_calls"
-        (call,) = whole.message.tool_calls or ()
+        (call,) = list(whole.message.tool_calls or [])
         assert json.loads(call.function.arguments) == {"with": "bob"}
         told = [
             *asked,
