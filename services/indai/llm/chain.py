@@ -98,6 +98,8 @@ class Chain:
     async def run(self) -> AsyncGenerator[Released, None]:
         """Yields `Started`, texts, and one `Ended` at the end."""
         try:
+            if self._stopped:
+                raise _Stopped
             for place, candidate in enumerate(self._candidates):
                 async with contextlib.aclosing(self._try_model(place, candidate)) as events:
                     async for event in events:
@@ -223,7 +225,11 @@ class Chain:
     def _second(self, place: int) -> Candidate | None:
         """The model to race against, of another provider if there is one."""
         breakers = self._setting.breakers
-        rest = [each for each in self._candidates[place + 1 :] if not breakers[each.provider].is_open]
+        rest = [
+            each
+            for each in self._candidates[place + 1 :]
+            if each.provider not in self._out and not breakers[each.provider].is_open
+        ]
         own = self._candidates[place].provider
         return next((each for each in rest if each.provider != own), rest[0] if rest else None)
 

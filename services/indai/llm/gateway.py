@@ -118,6 +118,7 @@ class Gateway:
             scope.owner,
         ):
             return False
+        found.stopped = True  # also while the class is being found, or between two chains
         if found.chain is not None:
             found.chain.stop()
         return True
@@ -209,6 +210,8 @@ class Gateway:
             left,
             hedge=one.choice.model_class is ModelClass.VOICE,
         )
+        if one.stopped:
+            one.chain.stop()
         restorer = Restorer(one.scrubber)
         abroad = False
         async with contextlib.aclosing(one.chain.run()) as events:

@@ -29,6 +29,7 @@ class Generation:
     past: list[Attempt] = field(default_factory=list)  # the classifier's
     problems: list[str] = field(default_factory=list)
     settled: bool = False
+    stopped: bool = False
 
     @property
     def attempts(self) -> list[Attempt]:

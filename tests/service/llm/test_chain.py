@@ -303,6 +303,38 @@ async def test_stopping_aborts_the_providers_stream(
     assert not (await asking.service.StopGeneration(stop, CONTEXT)).stopped
 
 
+@pytest.mark.parametrize("when", ["while the class is found", "when it was accepted"])
+async def test_stopping_before_a_model_is_asked_asks_none(
+    when: str, gateway: MakeGateway, upstream: MakeUpstream
+) -> None:
+    cheap, strong = await upstream("openai", Reply(hang_at=0)), await upstream("gemini")
+    config = configuration(cheap, strong).replace("default: [m1, m2]", "default: [m2], cheap: [m1]")
+    asking = await gateway(config)
+    identifier = bytes.fromhex("0194f3a1c0007000800000000000000b")
+    stop = pb.StopGenerationRequest(scope=SCOPE, generation_id=identifier)
+    finding = when == "while the class is found"
+    request = pb.GenerateRequest(
+        scope=SCOPE,
+        messages=[said("is it?")],
+        generation_id=identifier,
+        model_class=pb.MODEL_CLASS_UNSPECIFIED if finding else pb.MODEL_CLASS_DEFAULT,
+        strategy=pb.ROUTING_STRATEGY_HYBRID,
+    )
+    events = aiter(asking.service.Generate(request, CONTEXT))
+    first = asyncio.ensure_future(anext(events))
+    if finding:
+        await asyncio.wait_for(cheap.asked.wait(), 5)
+    else:
+        assert (await first).HasField("accepted")
+    assert (await asking.service.StopGeneration(stop, CONTEXT)).stopped
+    assert (await first).HasField("accepted")
+    (done,) = [each.done async for each in events]
+    assert done.finish == pb.FINISH_STOPPED
+    assert strong.seen == []
+    if finding:
+        await asyncio.wait_for(cheap.aborted.wait(), 5)
+
+
 @each_kind
 async def test_a_caller_who_leaves_aborts_the_providers_stream_and_leaves_a_row(
     kind: str, gateway: MakeGateway, upstream: MakeUpstream
