@@ -201,6 +201,9 @@ class Binding(_Strict):
     routing_keys: tuple[Line, ...] = ()
     weights: dict[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=0, le=100)]] = {}
     active: bool = True
+    may_leave: tuple[Literal["pan", "phone", "upi", "email"], ...] = ()
+    """Personal data of what people say here that a model in another country may be told. All other kinds are
+    scrubbed before a call leaves; an Aadhaar number always is."""
     region: Line | None = None
     """Whom it is for, such as a ward or a district: how the desk counts what is asked where."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from indai.v1 import llm_pb2
 from tests.conftest import Database
 from tests.service.llm.upstream import Reply, Upstream
 from tests.service.runtime.cell import ALICE, BOB, Cell, Heard, cell, owner
-from tests.service.runtime.gear import Told, one_provider
+from tests.service.runtime.gear import QUICK, Told, one_provider
 
 NUMBER = re.compile(r"2849\D?6545")
 QUESTION = "Which paint lasts longest outside?"
@@ -166,23 +167,47 @@ async def test_stopping_a_turn_keeps_what_was_said_and_hangs_up_on_the_provider(
         assert (await here.say(owner(ALICE, QUESTION))).text == "Hello there"  # the session goes on
 
 
+BUSY = Reply(status=429, headers=(("retry-after", "3600"),))
+
+
 @pytest.mark.parametrize(
-    "bad", [Reply(status=500), Reply(raw_event=True, cut_after=1), Reply(status=401), Reply(cut_after=0)]
+    ("bad", "why"),
+    [
+        (Reply(status=500), "up failed (500)."),
+        (BUSY, "up has had too many requests (429)."),
+        (Reply(status=401), "up refused the key (401)."),
+        (Reply(status=400), "up rejected the request (400)."),
+        (Reply(raw_event=True, cut_after=1), "up sent a broken answer."),
+        (Reply(cut_after=0), "up sent a broken answer."),
+        (Reply(hang_at=0), "up said nothing for too long."),
+        (None, "up can't be reached."),
+    ],
 )
-async def test_without_a_model_the_person_is_told_and_nothing_is_billed(
-    database: Database, bad: Reply
+async def test_without_a_model_the_person_is_told_why_stands_in_rows_and_nothing_is_billed(
+    database: Database, bad: Reply | None, why: str
 ) -> None:
-    async with (
-        Upstream("openai", [bad]).serving() as up,
-        cell(database.pool, config=one_provider(up)) as here,
-    ):
+    server = Upstream("openai", [bad or Reply()])
+    async with contextlib.AsyncExitStack() as stack:
+        if bad is None:
+            server.address = "http://127.0.0.1:9"  # nobody listens there
+        else:
+            await stack.enter_async_context(server.serving())
+        limits = QUICK.replace("first_token_ms: 30000", "first_token_ms: 1000")
+        here = await stack.enter_async_context(cell(database.pool, config=one_provider(server, limits)))
         heard = await here.say(owner(ALICE, QUESTION))
         assert heard.finished.degraded
         assert "try again" in heard.text
         assert "SECRET" not in heard.text
         kept = await row(here, heard)
         assert (kept["ending"], kept["reason"], kept["cost_micros"]) == ("degraded", "PROVIDER_FAILED", 0)
+        assert why in kept["trace"]["problems"]  # type: ignore[index]
         assert await spent(here) == 0
+        listed = await here.llm.ListCalls(
+            llm_pb2.ListCallsRequest(scope=llm_pb2.LlmScope(tenant="personal", owner=ALICE))
+        )
+        *tried, last = sorted(listed.calls, key=lambda call: call.attempt)
+        assert {each.error for each in tried} == {why}
+        assert (last.finish, last.cost_micros) == (llm_pb2.FINISH_DEGRADED, 0)
 
 
 async def test_a_stream_that_breaks_leaves_what_was_said(database: Database) -> None:
@@ -259,6 +284,8 @@ async def test_the_model_gets_key_facts_and_never_raw_results(database: Database
         ("", "without text"),
         ("   \n ", "without text"),
         ("Which paint is the best one for my house? " * 1_000, "at most 20,000"),
+        ("a" * 100_000, "20,000"),
+        ("\u0915" * 33_334, "20,000"),  # 100 kB of Hindi
         ("मुझे paint வேண்டும் 🎨 urgently", ""),
     ],
 )

@@ -6,9 +6,11 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from indai.node.auth import Caller
 from indai.node.tenancy.access import Post
 from indai.node.tenancy.talks import Talks
+from indai.protocol.errors import InvalidInput
 from indai.runtime.bindings import Bindings
 from indai.runtime.tierstore import TierStore
 from indai.storage.pool import transaction
@@ -99,6 +101,38 @@ async def test_a_day_has_as_many_messages_as_its_cap(database: Database) -> None
         )
         reasons = [(await here.say(phone(PHONE, "hello"))).finished.reason for _ in range(3)]
         assert reasons == ["", "", "QUOTA_EXCEEDED"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "sent"),
+    [
+        ("", "Call [PHONE_1] or [EMAIL_1], my PAN is [PAN_1]; which paint is best?"),
+        (
+            "may_leave: [phone, pan]",
+            "Call +91 98765 43210 or [EMAIL_1], my PAN is ABCPK1234L; which paint is best?",
+        ),
+    ],
+)
+async def test_what_may_leave_the_country_is_a_rule_of_the_binding(
+    database: Database, monkeypatch: pytest.MonkeyPatch, rule: str, sent: str
+) -> None:
+    # The server is on this machine, and stands for one in another country.
+    monkeypatch.setattr("indai.llm.config.Config.leaves_country", lambda *_: True)
+    text = "Call +91 98765 43210 or asha@example.com, my PAN is ABCPK1234L; which paint is best?"
+    async with asked(database, Reply(text=("I call [PHONE_1]. ", "And [EMAIL_1]."))) as (here, up):
+        await here.apply("acme", SHOP.replace("door: distribution", f"door: distribution\n{rule}", 1))
+        heard = await here.say(phone(PHONE, text))
+        assert up.seen[0].body["messages"][-1]["content"] == sent
+        # What was scrubbed comes back; a word that the model made up stands for nothing.
+        assert heard.text == f"I call {'[PHONE_1]' if rule else '+91 98765 43210'}. And asha@example.com."
+
+
+async def test_an_aadhaar_number_is_no_kind_that_may_leave(database: Database) -> None:
+    async with cell(database.pool) as here:
+        with pytest.raises(InvalidInput, match="may_leave"):
+            await here.apply(
+                "acme", SHOP.replace("door: distribution", "door: distribution\nmay_leave: [aadhaar]", 1)
+            )
 
 
 async def test_a_paused_tenant_answers_nobody_until_it_goes_on(database: Database) -> None:

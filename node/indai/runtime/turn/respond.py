@@ -149,6 +149,7 @@ class Responder:
             tokens_by_tier={"HISTORY": prompt.tokens_by_tier()["HISTORY"]},
             stage_ms=trace.whole_ms(),
             degraded_text=say("degraded", context.perceived.language),
+            allowed_pii=[pb.PiiKind.Value(f"PII_KIND_{kind.upper()}") for kind in composed.binding.may_leave],
         )
 
     async def _generated(self, request: pb.GenerateRequest, release: Release, trace: Trace) -> _Round:
