@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused
+from indai.runtime.conversations.limits import PERSON
 from indai.storage.pool import transaction
 from indai.v1 import conversation_pb2 as pb
 
@@ -222,3 +223,26 @@ async def test_a_message_beyond_the_limits_is_refused(
         with pytest.raises(InvalidInput) as caught:
             await here.say(owner(ALICE, **{"text": "hello", **change}))  # type: ignore[arg-type]
         assert caught.value.reason is reason
+
+
+async def test_one_person_s_flood_is_refused_before_it_is_stored(database: Database) -> None:
+    async with cell(database.pool) as here:
+        for number in range(PERSON[0].most):
+            await here.say(phone(PHONE, "hello", handle=ALICE, provider_message_id=f"m{number}"))
+        with pytest.raises(IndaiError, match="Too many messages for you"):
+            await here.say(phone(PHONE, "hello", handle=ALICE, provider_message_id="one too many"))
+        again = await here.say(phone(PHONE, "hello", handle=ALICE, provider_message_id="m0"))
+        assert again.events[0].accepted.repeated  # what came before is answered as before
+        assert (await here.say(phone("+919800000001", "hello", handle=ALICE))).text
+        assert (await here.say(owner(ALICE, "hello"))).text
+
+
+async def test_a_stranger_hears_what_to_say_first_and_that_an_agent_is_paused(database: Database) -> None:
+    async with cell(database.pool) as here:
+        request = pb.GetPublicProfileRequest(handle=ALICE, languages=["hi"])
+        profile = await here.stub.GetPublicProfile(request)
+        assert [each.title for each in profile.suggestions][-1] == "आप क्या कर सकते हैं?"
+        assert all(len(each.title) <= 24 for each in profile.suggestions)
+        assert not profile.paused
+        await here.apply("personal", "kind: tenant\nslug: personal\nname: Personal\nstatus: paused\n")
+        assert (await here.stub.GetPublicProfile(request)).paused

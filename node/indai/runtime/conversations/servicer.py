@@ -6,7 +6,7 @@ At the owner's port the sender is the authenticated owner (`indai.node.owner_con
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from indai.runtime.conversations.doors import PERSONAL, PUBLIC_BINDING, Routed, 
 from indai.runtime.conversations.handover import Handover
 from indai.runtime.conversations.hub import Hub
 from indai.runtime.conversations.intake import Intake, check_message
+from indai.runtime.conversations.limits import Limits
 from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.outbound import Outbound
 from indai.runtime.conversations.people import ALPHABET, People, written
@@ -34,6 +35,15 @@ _LINK: Final = re.compile(
     rf"\s*(?:link|जोड़ो|jodo)\s*:?\s+([{ALPHABET}]{{4}}[ -]?[{ALPHABET}]{{4}})\s*[.!]?\s*", re.IGNORECASE
 )
 _EVERYTHING: Final = Sight()
+MOST_SUGGESTED: Final = 3
+# What may be said first, with the tools of which one must be there.
+SUGGESTED: Final[Mapping[str, frozenset[str]]] = {
+    "meet": frozenset(
+        {"meet-owner", "meet-owner-here", "schedule-demo", "schedule-visit", "schedule-consult"}
+    ),
+    "buy": frozenset({"search-catalog"}),
+    "able": frozenset(),
+}
 
 
 class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
@@ -52,6 +62,7 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         outbound: Outbound,
     ) -> None:
         self._bindings, self._here, self._intents = bindings, here, intents
+        self._clock, self._limits = clock, Limits()
         self._store, self._hub = TurnStore(pool, clock, epoch), Hub()
         self._intake, self.people = Intake(pool, clock), People(pool, clock)
         self.outbound, self._notices = outbound, Notices(pool, outbound)
@@ -78,11 +89,13 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
 
         def place(person: Any) -> Place:
             try:
-                return choose(message.handle, person.handles, self._here, routed)
+                chosen = choose(message.handle, person.handles, self._here, routed)
             except NotFound:
                 if trouble is not None:
                     raise trouble from None
                 raise
+            self._limits.take(person.id, chosen, self._clock())
+            return chosen
 
         taken = await self._intake.take(message, place, note)
         channel = self._hub.join(taken.turn)
@@ -139,11 +152,12 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         sender = pb.Identity(channel="web", kind="web_session")
         routed = await self._routed(pb.InboundMessage(handle=request.handle, sender=sender))
         if routed is not None and routed.door != "private":
-            handle, found = routed.handle, await self._bindings.of(routed.tenant, routed.binding)
+            handle, tenant, binding = routed.handle, routed.tenant, routed.binding
         elif request.handle in self._here:
-            handle, found = request.handle, await self._bindings.of(PERSONAL, PUBLIC_BINDING)
+            handle, tenant, binding = request.handle, PERSONAL, PUBLIC_BINDING
         else:
             raise NotFound(Reason.NOT_FOUND, f"{quoted(request.handle)} has no agent here.")
+        found = await self._bindings.of(tenant, binding)
         human = found.human
         texts = human.greetings
         wanted = (*request.languages, *human.languages)
@@ -154,6 +168,8 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
             about=texts.get(language.partition("-")[0], human.identity),
             languages=human.languages,
             intents=self._intents if handle else (),
+            suggestions=_suggestions(found.tools, language),
+            paused=not found.binding.active or await self._bindings.is_paused(tenant),
         )
 
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Any) -> pb.ListSessionsResponse:
@@ -265,3 +281,10 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
             return _EVERYTHING
         person: UUID = (await self.people.find(request.person)).id
         return Sight(person=person)
+
+
+def _suggestions(tools: Sequence[str], language: str) -> list[pb.Choice]:
+    """What a stranger may say first, by what the agent can do for them."""
+    able = [key for key, needed in SUGGESTED.items() if not needed or needed & set(tools)]
+    words = [say(f"suggest_{key}", language) for key in able]
+    return [pb.Choice(id=each, title=each) for each in words[:MOST_SUGGESTED]]

@@ -99,7 +99,8 @@ class Executor:
             pb.TurnTool(
                 name=name,
                 words=outcome.words or _plain(name),
-                done=True,
+                # What waits for the owner's word has not happened.
+                done=outcome.status is not Status.NEEDS_APPROVAL,
                 failed=failed,
                 thread_id=outcome.thread,
             )
