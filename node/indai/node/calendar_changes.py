@@ -27,7 +27,7 @@ from indai.node.calendar import MeetingEvent
 from indai.node.calendar.busy import CalendarEvent
 from indai.node.meet_settings import OnChange, Tastes
 from indai.node.store import Store
-from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused
 from indai.protocol.kinds.meet import MAX_MINUTES
 from indai.protocol.messages import EventKind, MeetWish, Window
 from indai.protocol.party_state import OwnerActs
@@ -36,34 +36,46 @@ POLL_S = 5.0
 SERVER_MS = 60_000  # how often a server is asked without a reason
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
-AHEAD_MS = 366 * DAY_MS
+YEAR_MS = AHEAD_MS = 366 * DAY_MS
 MAX_MEETINGS = 1_000  # of one owner, the soonest
 CHUNK = 64  # owners looked at at once
 OWNERS_PER_S = 1000
 
+Key = tuple[bytes, int]  # thread, and of a series the agreed start of one time
+
 log = structlog.get_logger(__name__)
 
+# $2 is now; the thread's own end is that of the first of several times, whose UIDs end in ~1, ~2, and so on.
 _MEETINGS = """
-SELECT t.thread, t.peer, t.title, t.mid, e.doc FROM node.threads t
-CROSS JOIN LATERAL (
-  SELECT doc, done FROM node.effects WHERE owner = t.owner AND thread = t.thread AND kind = 'calendar-put'
-  ORDER BY (doc ->> 'sequence')::int DESC, created_ms DESC LIMIT 1
-) AS e
-WHERE t.owner = $1 AND t.phase = 'COMMITTED' AND t.erased_ms IS NULL AND t.end_ms > $2
+SELECT t.thread, t.peer, t.title, t.mid, e.doc,
+  CASE WHEN e.doc ->> 'uid' LIKE '%~%' THEN (e.doc ->> 'start_ms')::bigint ELSE 0 END AS at_ms
+FROM node.threads t
+JOIN (
+  SELECT DISTINCT ON (thread, doc ->> 'uid') thread, doc, done FROM node.effects
+  WHERE owner = $1 AND kind = 'calendar-put' AND (doc ->> 'end_ms')::bigint > $2
+  ORDER BY thread, doc ->> 'uid', (doc ->> 'sequence')::int DESC, created_ms DESC
+) AS e USING (thread)
+WHERE t.owner = $1 AND t.phase = 'COMMITTED' AND t.erased_ms IS NULL AND t.end_ms > $2 - 31622400000
   AND e.done AND NOT coalesce((e.doc ->> 'cancelled')::boolean, false)
-  AND e.doc ->> 'uid' NOT LIKE '%~%'  -- one time of several says nothing of the others
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """An agreed meeting as it was written into the calendar."""
+    """An agreed meeting as it was written into the calendar; of one that repeats the time that begins at
+    `at_ms` (else 0)."""
 
     thread: bytes
     peer: str
     title: str
     mid: bytes
     event: MeetingEvent
+    at_ms: int = 0
+
+    @property
+    def key(self) -> Key:
+        """What is compared and told by itself."""
+        return self.thread, self.at_ms
 
     @property
     def times(self) -> tuple[int, int]:
@@ -114,7 +126,7 @@ class CalendarChanges:
         self._task: asyncio.Task[None] | None = None
         self._versions: dict[str, object] = {}
         self._again: set[str] = set()  # owners whose calendar is looked at whatever the look under way finds
-        self._suspects: dict[str, dict[bytes, tuple[int, int]]] = {}
+        self._suspects: dict[str, dict[Key, tuple[int, int]]] = {}
         self._asked_ms: dict[str, int] = {}
         self._told: dict[str, str] = {}
 
@@ -186,7 +198,7 @@ class CalendarChanges:
                 "SELECT DISTINCT owner FROM node.threads"
                 " WHERE owner = ANY($1) AND phase = 'COMMITTED' AND end_ms > $2",
                 list(changed),
-                self._clock(),
+                self._clock() - YEAR_MS,  # the end of the first of several times
             )
         busy = {row["owner"] for row in rows}
         # Who has nothing to come is looked at again when something changes, and what is agreed is a change.
@@ -206,21 +218,19 @@ class CalendarChanges:
         meetings = await self._meetings(owner)
         standing = await self._standing(owner, meetings)
         found = {
-            meeting.thread: (meeting, now)
+            meeting.key: (meeting, now)
             for meeting in meetings
             if (now := _now(meeting, standing.get(meeting.event.uid, []))) != meeting.times
         }
-        seen = {thread: now for thread, (_, now) in found.items()}
-        settled = {
-            thread: now for thread, now in seen.items() if self._suspects.get(owner, {}).get(thread) == now
-        }
+        seen = {key: now for key, (_, now) in found.items()}
+        settled = {key: now for key, now in seen.items() if self._suspects.get(owner, {}).get(key) == now}
         self._suspects[owner] = seen
         await self._drop(owner, seen)
         gone = sum(now == GONE for now in seen.values())
         lost = gone > 1 and 2 * gone > len(meetings)
         lost = lost or (None in version and self._agents.get(owner).target is None)
-        for thread, now in settled.items():
-            await self._notice(owner, Change(found[thread][0], now, self._clock()), ask=lost)
+        for key, now in settled.items():
+            await self._notice(owner, Change(found[key][0], now, self._clock()), ask=lost)
         if len(settled) == len(seen) and owner not in self._again:
             self._versions[owner] = version
 
@@ -244,7 +254,12 @@ class CalendarChanges:
             )
         return [
             Meeting(
-                row["thread"], row["peer"], row["title"], row["mid"], MeetingEvent(**json.loads(row["doc"]))
+                row["thread"],
+                row["peer"],
+                row["title"],
+                row["mid"],
+                MeetingEvent(**json.loads(row["doc"])),
+                row["at_ms"],
             )
             for row in rows
         ]
@@ -257,14 +272,17 @@ class CalendarChanges:
             return
         async with self._store.scope(owner) as connection:
             new = await connection.fetchval(
-                "INSERT INTO node.calendar_changes (owner, thread, start_ms, end_ms, state, noticed_ms)"
-                " VALUES ($1, $2, $3, $4, 'open', $5) ON CONFLICT (owner, thread, start_ms, end_ms)"
+                "INSERT INTO node.calendar_changes"
+                " (owner, thread, start_ms, end_ms, state, noticed_ms, at_ms)"
+                " VALUES ($1, $2, $3, $4, 'open', $5, $6)"
+                " ON CONFLICT (owner, thread, at_ms, start_ms, end_ms)"
                 " DO UPDATE SET state = 'open', noticed_ms = excluded.noticed_ms"
                 " WHERE node.calendar_changes.state = 'dropped' RETURNING true",
                 owner,
                 change.meeting.thread,
                 *change.now,
                 change.noticed_ms,
+                change.meeting.at_ms,
             )
             if new:
                 did = "deleted from" if change.deleted else "moved in"
@@ -285,16 +303,18 @@ class CalendarChanges:
             except IndaiError as error:  # it waits for the owner's word
                 log.warning("change not told", owner=owner, reason=error.reason.name, error=error.message)
 
-    async def _drop(self, owner: str, seen: Mapping[bytes, tuple[int, int]]) -> None:
+    async def _drop(self, owner: str, seen: Mapping[Key, tuple[int, int]]) -> None:
         """Rows that say no longer what the calendar says."""
         async with self._store.scope(owner) as connection:
             await connection.execute(
                 "UPDATE node.calendar_changes c SET state = 'dropped'"
                 " WHERE c.owner = $1 AND c.state IN ('open', 'kept') AND NOT EXISTS (SELECT FROM"
-                " unnest($2::bytea[], $3::bigint[], $4::bigint[]) AS s (thread, start_ms, end_ms)"
-                " WHERE s.thread = c.thread AND s.start_ms = c.start_ms AND s.end_ms = c.end_ms)",
+                " unnest($2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[])"
+                " AS s (thread, at_ms, start_ms, end_ms) WHERE s.thread = c.thread"
+                " AND s.at_ms = c.at_ms AND s.start_ms = c.start_ms AND s.end_ms = c.end_ms)",
                 owner,
-                list(seen),
+                [thread for thread, _ in seen],
+                [at_ms for _, at_ms in seen],
                 [start for start, _ in seen.values()],
                 [end for _, end in seen.values()],
             )
@@ -303,28 +323,30 @@ class CalendarChanges:
         """What waits for the owner's word, the oldest first."""
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
-                "SELECT thread, start_ms, end_ms, noticed_ms FROM node.calendar_changes"
-                " WHERE owner = $1 AND state = 'open' ORDER BY noticed_ms, thread",
+                "SELECT thread, at_ms, start_ms, end_ms, noticed_ms FROM node.calendar_changes"
+                " WHERE owner = $1 AND state = 'open' ORDER BY noticed_ms, thread, at_ms",
                 owner,
             )
-        meetings = {meeting.thread: meeting for meeting in await self._meetings(owner)} if rows else {}
+        meetings = {meeting.key: meeting for meeting in await self._meetings(owner)} if rows else {}
         return [
-            Change(meetings[row["thread"]], (row["start_ms"], row["end_ms"]), row["noticed_ms"])
+            Change(meetings[row["thread"], row["at_ms"]], (row["start_ms"], row["end_ms"]), row["noticed_ms"])
             for row in rows
-            if row["thread"] in meetings
+            if (row["thread"], row["at_ms"]) in meetings
         ]
 
     async def answer(self, owner: str, thread: bytes, *, tell: bool) -> str:
-        """The owner's word on a change; a sentence about what was done. Raises NotFound without one."""
+        """The owner's word on a change, or on those of all times of a series; a sentence about what was done.
+        Raises NotFound without one."""
         found = [change for change in await self.waiting(owner) if change.meeting.thread == thread]
         if not found:
             raise NotFound(
                 Reason.NOT_FOUND, "No change of this meeting waits for you.", hint="indai calendar changes"
             )
         if tell:
-            return await self._tell(owner, found[0])
-        await self._put_back(owner, found[0].meeting)
-        await self._close(owner, thread, "kept")
+            return " ".join(dict.fromkeys([await self._tell(owner, change) for change in found]))
+        for change in found:
+            await self._put_back(owner, change.meeting)
+            await self._close(owner, change.meeting.key, "kept")
         return "What was agreed stands, and is in your calendar again."
 
     async def _tell(self, owner: str, change: Change) -> str:
@@ -332,16 +354,28 @@ class CalendarChanges:
         meeting = change.meeting
         if change.deleted:
             await self.deleted(owner, meeting)
-            words = f"{meeting.peer} is told that the meeting is cancelled."
+            what = "one time of the meeting" if meeting.at_ms else "the meeting"
+            words = f"{meeting.peer} is told that {what} is cancelled."
         else:
             await self.moved(owner, meeting, *change.now)
             words = f"{meeting.peer} is asked for the new time; until they agree, the old one stands."
-        await self._close(owner, meeting.thread, "done")
+        await self._close(owner, meeting.key, "done")
         return words
 
     async def deleted(self, owner: str, meeting: Meeting) -> None:
-        """The owner deleted an agreed meeting: call it off."""
+        """The owner deleted an agreed meeting, or one time of it: call that off; with the last time, all."""
         said = OwnerActs(EventKind.CANCEL, "CALENDAR", "It was taken out of the calendar.")
+        if meeting.at_ms:
+            one = replace(said, kind=EventKind.OMIT, time_ms=meeting.at_ms)
+            try:
+                await self._act(owner, meeting.thread, one)
+                return
+            except Refused as error:
+                left = await self._meetings(owner, meeting.thread)
+                if error.reason is not Reason.ILLEGAL_MOVE or {each.at_ms for each in left} != {
+                    meeting.at_ms
+                }:
+                    raise
         await self._act(owner, meeting.thread, said)
 
     async def moved(self, owner: str, meeting: Meeting, start_ms: int, end_ms: int) -> None:
@@ -354,9 +388,12 @@ class CalendarChanges:
                 hint="correct it there, or keep what was agreed: indai calendar changes --keep",
             )
         window = Window(start_ms, start_ms + minutes * MINUTE_MS)
-        wish = MeetWish(meeting.title, minutes, (window,), meeting.event.location)
+        wish = MeetWish(
+            meeting.title, minutes, (window,), meeting.event.location, instead_of_ms=meeting.at_ms
+        )
         await self._put_back(owner, meeting)
-        request = uuid.uuid5(uuid.UUID(bytes=meeting.thread), f"moved {start_ms} {end_ms}")
+        which = f" {meeting.at_ms}" if meeting.at_ms else ""
+        request = uuid.uuid5(uuid.UUID(bytes=meeting.thread), f"moved {start_ms} {end_ms}{which}")
         await self._reschedule(owner, meeting.peer, wish, str(request), meeting.mid)
 
     async def _put_back(self, owner: str, meeting: Meeting) -> None:
@@ -365,13 +402,13 @@ class CalendarChanges:
         await self._agents.get(owner).calendar.put_many([kept])
         self.forget(owner)  # a row that says otherwise goes when they are compared again
 
-    async def _close(self, owner: str, thread: bytes, state: str) -> None:
+    async def _close(self, owner: str, key: Key, state: str) -> None:
         async with self._store.scope(owner) as connection:
             await connection.execute(
-                "UPDATE node.calendar_changes SET state = $3 WHERE owner = $1 AND thread = $2"
-                " AND state = 'open'",
+                "UPDATE node.calendar_changes SET state = $4 WHERE owner = $1 AND thread = $2"
+                " AND at_ms = $3 AND state = 'open'",
                 owner,
-                thread,
+                *key,
                 state,
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from indai.client.channels import plain_channel
 from indai.node import calendar_changes, effects
 from indai.node.calendar import caldav
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import calendar_pb2, owner_pb2
+from indai.v1 import calendar_pb2, intents_pb2, negotiation_pb2, owner_pb2
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 
 from tests.service.calendars.radicale import PASSWORD, Radicale, radicale
@@ -263,6 +264,57 @@ async def test_what_is_moved_back_by_hand_waits_for_nobody(here: Scene) -> None:
     await eventually(lambda: _none(waiting(here.alice, thread)))
 
 
+async def test_one_time_of_several_is_noticed_by_itself(here: Scene, pair: Pair) -> None:
+    """bob deletes the second of four in his file, and moves the third by a day."""
+    day = now_ms() + next(_days) * DAY
+    wish = intents_pb2.MeetWish(
+        title="By hand",
+        duration_minutes=30,
+        windows=[intents_pb2.Window(start_ms=day, end_ms=day + DAY)],
+        repeats=intents_pb2.Repeats(every_days=30, count=4, time_zone="UTC"),
+    )
+    asked = owner_pb2.StartIntentRequest(
+        request_id=str(uuid.uuid4()), peer="ind.ai/bob", wish=negotiation_pb2.Propose(meet=wish)
+    )
+    started = (await pair.alice.stub.StartIntent(asked)).thread.thread_id
+    thread = await pair.alice.rest(started)
+    assert thread.state == COMMITTED
+    await until(pair.bob, started, lambda seen: seen.in_calendar)
+    times = (await seen(pair.bob, started)).times
+    file = pair.b.data / "calendars" / "ind.ai_bob.ics"
+    await eventually(
+        lambda: asyncio.to_thread(lambda: file.read_text().count(f"UID:{started}") == len(times))
+    )
+    third = times[2].ToMilliseconds()
+
+    await asyncio.to_thread(_by_hand, file, started, third)
+
+    async def both() -> bool:
+        return len(await waiting(here.bob, thread)) == 2
+
+    await eventually(both)
+    second, moved = sorted(
+        await waiting(here.bob, thread), key=lambda each: each.agreed_start_time.ToMilliseconds()
+    )
+    assert second.agreed_start_time == times[1]
+    assert not second.HasField("start_time")
+    assert (moved.agreed_start_time, moved.start_time.ToMilliseconds()) == (times[2], third + DAY)
+    said = await answer(here.bob, thread, tell=True)
+    assert "one time of the meeting is cancelled" in said
+    assert "asked for the new time" in said
+    for owner in (pair.alice, pair.bob):
+        left = await until(owner, started, lambda seen: len(seen.times) == 2)
+        assert list(left.times) == [times[0], times[3]]
+        assert left.commitment_state == owner_pb2.COMMITMENT_STATE_COMMITTED
+    (new, *_) = (await pair.alice.stub.ListThreads(owner_pb2.ListThreadsRequest(page_size=1))).threads
+    assert (new.state, new.start_time.ToMilliseconds()) == (COMMITTED, third + DAY)
+    await eventually(lambda: _none(waiting(here.bob, thread)))
+    await asyncio.to_thread(_without, file, started)  # and now all that is left of it
+    await eventually(both)
+    await answer(here.bob, thread, tell=True)
+    await until(pair.alice, started, is_cancelled)
+
+
 async def test_an_owner_who_said_so_need_not_be_asked(here: Scene, pair: Pair) -> None:
     """bob's calendar is a file, and his settings say: tell."""
     request = calendar_pb2.SetMeetSettingsRequest(settings=calendar_pb2.MeetSettings(on_change=TELL))
@@ -442,6 +494,18 @@ async def _any(found: Awaitable[list[calendar_pb2.CalendarChange]]) -> bool:
 
 async def _none(found: Awaitable[list[calendar_pb2.CalendarChange]]) -> bool:
     return not await found
+
+
+def _by_hand(file: Path, thread: str, third: int) -> None:
+    """The second time is deleted, the third is moved by a day."""
+    head, *parts = file.read_text().split("BEGIN:VEVENT")
+    kept = [each for each in parts if not (f"UID:{thread}" in each and "~2" in each)]
+    assert len(kept) == len(parts) - 1
+    text = "BEGIN:VEVENT".join([head, *kept])
+    for at_ms in (third, third + HOUR // 2):
+        assert stamp(at_ms) in text
+        text = text.replace(f":{stamp(at_ms)}", f":{stamp(at_ms + DAY)}")
+    file.write_text(text)
 
 
 def _without(file: Path, thread: str) -> None:
