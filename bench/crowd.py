@@ -1,8 +1,7 @@
-"""What strangers and neighbours cost those who negotiate: `python -m bench.crowd`, some minutes.
+"""What strangers cost those who negotiate: `python -m bench.crowd`, some two minutes.
 
-Deals as in `bench.deals`, 16 at once. First in turns without and with a flood: strangers who deliver 64
-messages with invalid signatures to the node of those who are asked, as fast as it answers. Then beside more
-and more other agents on both nodes, each with a handle, a key and a policy of its own.
+Deals as in `bench.deals`, 16 at once, in turns without and with a flood: strangers who deliver 64 messages
+with invalid signatures to the node of those who are asked, as fast as it answers.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from bench.system import POLICY, System, system
 
 AT_ONCE, PAIRS, DEALS, TURNS = 16, 32, 320, 3
 STRANGERS = 32
-MORE = (0, 400, 400)  # other agents on each node
 
 
 def now_ms() -> int:
@@ -117,11 +115,6 @@ async def measure(base: Path) -> None:
                 loud += await deals(owners, running, "beside a flood of bad signatures")
             print(f"  {sent[0]} bad messages were delivered")
         print(f"  {loud / quiet:.2f} of the quiet rate")
-        made = 0
-        for more in MORE:
-            await running.neighbours(base, made, more - made)
-            made = more
-            await deals(owners, running, f"{2 * (more + PAIRS)} handles on two nodes")
         await owners.close()
 
 

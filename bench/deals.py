@@ -43,15 +43,16 @@ ENDED = {
 
 
 class Owners:
-    """The initiators. Each meets their own peer, again and again."""
+    """The initiators. Each meets their own peer, again and again; `first` is the number of the first meeting,
+    which says on what day it is."""
 
-    def __init__(self, address: str, pairs: list[Pair]) -> None:
+    def __init__(self, address: str, pairs: list[Pair], first: int = 0) -> None:
         self._channels: list[CheckedChannel] = []
         self._owners: list[tuple[OwnerServiceAsyncStub, str, Iterator[int]]] = []
         for pair in pairs:
             channel = plain_channel(address, token=pair.token)
             self._channels.append(channel)
-            self._owners.append((OwnerServiceStub(channel), pair.peer, itertools.count()))
+            self._owners.append((OwnerServiceStub(channel), pair.peer, itertools.count(first)))
 
     async def run(self, system: System, concurrency: int, deals: int) -> Load:
         """`deals` negotiations, `concurrency` at once, no two of them of one pair."""

@@ -24,11 +24,12 @@ import psutil
 import uvloop
 
 from bench.crowding import crowd
-from bench.deals import Owners
+from bench.deals import PER_DAY, Owners
 from bench.loads import Load
 from bench.system import POLICY, Pair, System, processes
 
 PAIRS, AT_ONCE = 32, 16
+LATER = 100 * PER_DAY  # the meetings that those on node B begin are on other days
 
 
 async def prepare(base: Path, handles: int) -> dict[str, int]:
@@ -65,7 +66,7 @@ class Side:
         self.name, self._running = name, running
         self._owners = {
             "A": Owners(running.processes["A"].addresses["owner"], running.pairs),
-            "B": Owners(running.processes["B"].addresses["owner"], _turned(running.pairs)),
+            "B": Owners(running.processes["B"].addresses["owner"], _turned(running.pairs), LATER),
         }
         self.cpu_ms: list[float] = []
         self.latencies_ms: list[float] = []

@@ -118,13 +118,6 @@ class System:
                 peer_token = await self._agent(sides[1], registry, f"ind.ai/bob-{number}", policy)
                 self.pairs.append(Pair(token, f"ind.ai/bob-{number}", peer_token))
 
-    async def neighbours(self, base: Path, first: int, count: int) -> None:
-        """So many more owners on each node, who do nothing; numbered from `first`."""
-        async with self._claiming(base) as (sides, registry):
-            for number in range(first, first + count):
-                for name, side in zip("ab", sides, strict=True):
-                    await self._agent(side, registry, f"ind.ai/idle-{name}-{number}", POLICY)
-
     @contextlib.asynccontextmanager
     async def _claiming(self, base: Path) -> AsyncIterator[tuple[list[CheckedChannel], CheckedChannel]]:
         """Both nodes as their operators see them, and the registry."""
