@@ -9,6 +9,7 @@ were measured in the same minute. Filling 100,000 handles takes some minutes (`-
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
 import shutil
@@ -28,7 +29,7 @@ from bench.deals import PER_DAY, Owners
 from bench.loads import Load
 from bench.system import POLICY, Pair, System, processes
 
-PAIRS, AT_ONCE = 32, 16
+PAIRS, AT_ONCE, IDLE_S = 32, 16, 20.0
 LATER = 100 * PER_DAY  # the meetings that those on node B begin are on other days
 
 
@@ -90,6 +91,18 @@ class Side:
             flush=True,
         )
 
+    async def rest(self) -> None:
+        """What the processes do while nobody asks them for anything."""
+        before = await self._running.ask("cpu")
+        await asyncio.sleep(IDLE_S)
+        after = await self._running.ask("cpu")
+        shares = ", ".join(
+            f"{name} {kind} {100 * (after[name][kind] - before[name][kind]) / IDLE_S:.1f} %"
+            for name in after
+            for kind in ("python", "postgres")
+        )
+        print(f"{self.name:>9} handles, nobody deals: {shares} of a processor", flush=True)
+
     async def close(self) -> None:
         """Close the connections."""
         for owners in self._owners.values():
@@ -119,6 +132,7 @@ async def measure(base: Path, sizes: tuple[int, int], deals: int, turns: int) ->
             sides.append(side)
         for side in sides:
             await side.turn(deals // 2, counts=False)
+            await side.rest()
         for _ in range(turns):
             for side in sides:
                 await side.turn(deals)

@@ -8,7 +8,7 @@ was seen last is kept in the database, so an operation made while the node was d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -25,7 +25,7 @@ from indai.storage.pool import transaction
 from indai.v1 import registry_pb2
 
 ALARM, SEEN = "alarm", "handle-operation"
-PER_CHECK = 1_000  # of those who are looked at because it is unknown whether the log has touched them
+PER_CHECK = 250  # of those who are looked at because it is unknown whether the log has touched them
 
 log = structlog.get_logger(__name__)
 
@@ -124,6 +124,7 @@ class Monitor:
         await self._look_at(now)
 
     async def _look_at(self, owners: Collection[str]) -> None:
+        changed: dict[str, Resolved] = {}
         for owner, found in (await self._resolver.resolve_many(owners)).items():
             if isinstance(found, NotFound):
                 continue  # not claimed yet: the log will tell
@@ -134,7 +135,9 @@ class Monitor:
                 await self._agents.bind(owner, found.subject_id)
             known = self._known.get(owner)
             if known is None or (known.subject_id, known.mid) != (found.subject_id, found.chain.last_mid):
-                await self._changed(owner, known, found)
+                changed[owner] = found
+        for portion in portions(changed):
+            await self._note({owner: changed[owner] for owner in portion})
 
     async def cry(self, words: str, reason: str) -> None:
         """Something about the registry as a whole: an alarm for every owner, once."""
@@ -143,8 +146,15 @@ class Monitor:
             for owners in portions(list(self._agents)):
                 await self._journal([self._row(owner, ALARM, reason, words) for owner in owners])
 
-    async def _changed(self, owner: str, known: Watched | None, found: Resolved) -> None:
-        chain = found.chain
+    async def _note(self, changed: Mapping[str, Resolved]) -> None:
+        """The journal first: a crash between the two writes the lines twice, and never leaves them out."""
+        rows = [row for owner, found in changed.items() for row in self._rows(owner, found.chain)]
+        await self._journal(rows)
+        await self._keep({owner: Watched.of(found.chain) for owner, found in changed.items()})
+
+    def _rows(self, owner: str, chain: Chain) -> list[Row]:
+        """The lines about what is new of a handle."""
+        known = self._known.get(owner)
         rows = [
             self._row(owner, SEEN, _name(link), _words(owner, link), link.mid) for link in since(known, chain)
         ]
@@ -152,24 +162,20 @@ class Monitor:
             held = self._agents.get(owner).keys
             sentences = alarms(known, chain, held, self._node)
             rows += [self._row(owner, ALARM, "HANDLE_CHANGED", words, chain.last_mid) for words in sentences]
-        await self._journal(rows)
-        await self._keep(owner, Watched.of(chain))
+        return rows
 
-    async def _keep(self, owner: str, seen: Watched) -> None:
-        """After the journal: a crash between the two writes the lines twice, and never leaves them out."""
+    async def _keep(self, seen: Mapping[str, Watched]) -> None:
         async with transaction(self._pool) as connection:
-            await connection.execute(
+            await connection.executemany(
                 "INSERT INTO node.watched (owner, subject_id, seq, mid, rotation_keys, home)"
                 " VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (owner) DO UPDATE SET"
                 " subject_id = $2, seq = $3, mid = $4, rotation_keys = $5, home = $6",
-                owner,
-                seen.subject_id,
-                seen.seq,
-                seen.mid,
-                list(seen.rotation_keys),
-                seen.home,
+                [
+                    (owner, one.subject_id, one.seq, one.mid, list(one.rotation_keys), one.home)
+                    for owner, one in seen.items()
+                ],
             )
-        self._known[owner] = seen
+        self._known.update(seen)
 
     async def _journal(self, rows: list[Row]) -> None:
         for row in rows:
