@@ -7,8 +7,10 @@ arithmetic over the *starts* of meetings of the given length), and a test holds 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 
 from indai.client.decisions import Outcome
@@ -102,16 +104,21 @@ class _Calendar:
     """
 
     def __init__(self, time_zone: str, facts: WindowFacts) -> None:
-        zone = zone_of(time_zone)
+        self._zone = zone_of(time_zone)
+        self._facts = facts
+
+    @cached_property
+    def days(self) -> dict[int, list[Piece]]:
+        """By number; worked out for rules that look at days, which many don't."""
         # Whole days: a slot at an edge of the range is judged by everything its days hold.
-        cut = pieces_by_day(zone, max(0, facts.start_ms - 2 * DAY_MS), facts.end_ms + 2 * DAY_MS)
-        self.days: dict[int, list[Piece]] = {
-            day: [piece for _, piece in pieces] for day, pieces in groupby(cut, key=lambda part: part[0])
-        }
-        self.agreed: dict[int, int] = {}
-        for at in facts.agreed_ms:
-            day = local_day(zone, at)
-            self.agreed[day] = self.agreed.get(day, 0) + 1
+        start, end = max(0, self._facts.start_ms - 2 * DAY_MS), self._facts.end_ms + 2 * DAY_MS
+        cut = pieces_by_day(self._zone, start, end)
+        return {day: [piece for _, piece in pieces] for day, pieces in groupby(cut, key=lambda part: part[0])}
+
+    @cached_property
+    def agreed(self) -> Counter[int]:
+        """Meetings by day."""
+        return Counter(local_day(self._zone, at) for at in self._facts.agreed_ms)
 
     def spans(self, day: int, hours: Hours) -> Intervals:
         """The instants at which the day's clock shows these hours; two where an hour is repeated outside of
