@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+import threading
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
@@ -212,6 +213,32 @@ async def test_an_edit_between_our_read_and_our_rename_is_kept(
     text = path.read_bytes()
     assert all(text.count(f"UID:{uid}\r\n".encode()) == 1 for uid in ("first", "theirs", "ours"))
     assert len(await calendar.busy(NOON, NOON + 9 * HOUR)) == 3
+
+
+async def test_a_query_does_not_wait_for_the_disk_of_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calendar = CalendarFile(tmp_path / "a.ics", KOLKATA)
+    await calendar.put(meeting("first"))
+    await calendar.busy(NOON, NOON + HOUR)
+    real, writes, goes_on = file._write_all, asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow_disk(descriptor: int, data: bytes) -> None:
+        loop.call_soon_threadsafe(writes.set)
+        goes_on.wait(10)
+        real(descriptor, data)
+
+    monkeypatch.setattr(file, "_write_all", slow_disk)
+    writing = asyncio.create_task(calendar.put(meeting("second", NOON + 3 * HOUR)))
+    try:
+        await writes.wait()
+        async with asyncio.timeout(5):
+            assert await calendar.busy(NOON, NOON + 9 * HOUR) == [Interval(NOON, NOON + HOUR)]
+    finally:
+        goes_on.set()
+    assert await writing
+    assert len(await calendar.busy(NOON, NOON + 9 * HOUR)) == 2
 
 
 async def test_our_own_writes_are_told_from_an_edit_between_them(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ class Resolver:
         self._cache: OrderedDict[str, _Known] = OrderedDict()
         self._running: dict[str, asyncio.Task[_Known]] = {}
         self._tailing = asyncio.Lock()
-        self._touched: set[str] | None = None  # None: nobody asks, or it may be any
+        self._touched: set[str] | None = None  # None: nobody wants to know
+        self._missed = True
 
     @property
     def policy(self) -> NetworkPolicy:
@@ -243,11 +244,16 @@ class Resolver:
         await self._heads.save()
         return head
 
-    def take_touched(self) -> set[str] | None:
-        """The handles that the log has touched since this was last asked, as far as it was tailed; None for
-        "it may be any": at the first question, and after a large gap."""
-        touched, self._touched = self._touched, set()
-        return touched
+    def note_touched(self) -> None:
+        """Remember from now on which handles the log touches, for `take_touched`."""
+        self._touched = set()
+
+    def take_touched(self) -> tuple[set[str], bool]:
+        """The handles that the log has touched, as far as it was tailed since this was last asked; and
+        whether there may be more: at the first question, and after a large gap."""
+        touched, missed = self._touched or set(), self._missed
+        self._touched, self._missed = set(), False
+        return touched, missed
 
     def _cached(self, handle: str, max_age_ms: int) -> _Known | None:
         known = self._cache.get(handle)
@@ -335,7 +341,7 @@ class Resolver:
     async def _forget_touched(self, old: Head | None, new: Head, proof: list[bytes]) -> None:
         if old is None or new.size - old.size > MAX_TAILED:
             self._cache = OrderedDict((h, k) for h, k in self._cache.items() if k.head.size >= new.size)
-            self._touched = None
+            self._missed = True
             return
         if new.size == old.size or (not self._cache and self._touched is None):
             return

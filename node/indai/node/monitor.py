@@ -101,6 +101,7 @@ class Monitor:
 
     async def load(self) -> None:
         """What was seen before this start."""
+        self._resolver.note_touched()
         async with transaction(self._pool) as connection:
             rows = await connection.fetch("SELECT * FROM node.watched")
         for owner, subject, seq, mid, keys, home in rows:
@@ -109,19 +110,23 @@ class Monitor:
     async def check(self) -> None:
         """Look at the handles that live here and that the log has touched since the last check; at start, and
         when it is unknown which, at all of them, some at each check."""
-        touched = self._resolver.take_touched()
-        if touched is None:
+        touched, missed = self._resolver.take_touched()
+        if missed:
             self._left.update(dict.fromkeys(self._agents))
             self._noticed.update(self._agents)
         # One who came to live here may have had a record before.
         new = [owner for owner in self._agents if owner not in self._noticed]
         self._noticed.update(new)
         self._left.update(dict.fromkeys(new))
-        now = dict.fromkeys(owner for owner in touched or () if owner in self._agents)
+        now = dict.fromkeys(owner for owner in touched if owner in self._agents)
         now.update(dict.fromkeys(islice(self._left, PER_CHECK)))
         for owner in now:
             self._left.pop(owner, None)
-        await self._look_at(now)
+        try:
+            await self._look_at(now)
+        except BaseException:
+            self._left = now | self._left  # what could not be noted is looked at first next time
+            raise
 
     async def _look_at(self, owners: Collection[str]) -> None:
         changed: dict[str, Resolved] = {}

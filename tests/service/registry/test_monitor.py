@@ -10,6 +10,7 @@ import pytest
 from indai.client.handlekeys import new_agent_key, retire, rotate_agent_key, set_node
 from indai.node.monitor import Monitor
 from indai.node.store import Store
+from indai.protocol.errors import Reason, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.protocol.operations import replay
 from indai.storage.pool import transaction
@@ -131,6 +132,23 @@ async def test_only_what_the_log_has_touched_is_looked_up_again(
     watch.agents.hold("ind.ai/newcomer", key("newcomer"))
     assert [await look(), await look()] == [["ind.ai/newcomer"], []]
     assert [event for event, _ in await watch.journal()] == ["handle-operation"] * 2
+
+
+async def test_what_could_not_be_noted_is_noted_at_the_next_look(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = await watch.monitor()
+
+    async def down(*_: Any) -> int:
+        raise Unavailable(Reason.DATABASE_UNAVAILABLE, "The database is away.")
+
+    with monkeypatch.context() as away:
+        away.setattr(Store, "apply", down)
+        with pytest.raises(Unavailable):
+            await monitor.check()
+    assert await watch.journal() == []
+    await monitor.check()
+    assert await watch.journal() == [("handle-operation", "CREATE")]
 
 
 async def test_an_alarm_about_the_registry_reaches_every_owner_once(watch: Watch) -> None:

@@ -60,8 +60,9 @@ class CalendarFile:
         self._path = path
         self._zone = owner_zone
         # Guards `_calendar` and `_signature`: calls run in threads, and a parse in progress must not be
-        # doubled.
+        # doubled. One edit at a time holds `_editing`, and this only where it looks and where it commits.
         self._mutex = threading.Lock()
+        self._editing = threading.Lock()
         self._calendar: Calendar | None = None
         self._signature: Signature | None = None
         self._came_from: OrderedDict[Signature, Signature] = OrderedDict()  # of what we wrote
@@ -172,7 +173,7 @@ class CalendarFile:
         return self._calendar, data, status
 
     def _edit(self, plan: Callable[[Calendar, bytes], list[Splice]]) -> int:
-        with self._mutex, _as_errors(self._path, "written"):
+        with self._editing, _as_errors(self._path, "written"):
             # A link stays a link: what it points at is replaced.
             path = Path(os.path.realpath(self._path))
             if not path.exists():
@@ -181,23 +182,41 @@ class CalendarFile:
                 _create_missing(path)
             for _ in range(_MAX_TRIES):
                 with _locked(path):
-                    calendar, data, status = self._load()
-                    splices = plan(calendar, line_end(data))
+                    with self._mutex:
+                        calendar, data, status = self._load()
+                        splices = plan(calendar, line_end(data))
                     if not splices:
                         return 0
-                    written = _replace(path, spliced(data, splices), status)
-                if written is not None:
-                    apply(calendar, splices)
-                    self._signature = written
-                    self._came_from[written] = _signature(status)
-                    if len(self._came_from) > _OWN_WRITES:
-                        self._came_from.popitem(last=False)
-                    return len({splice.uid for splice in splices})
+                    if self._replace(path, calendar, splices, spliced(data, splices), status):
+                        return len({splice.uid for splice in splices})
             raise Unavailable(
                 Reason.UNREACHABLE,
                 f"The calendar {self._path} is being changed all the time by another program.",
                 hint="Try again in a moment.",
             )
+
+    def _replace(
+        self, path: Path, calendar: Calendar, splices: list[Splice], data: bytes, expected: os.stat_result
+    ) -> bool:
+        """Put `data`, which is `calendar` with the splices, in the place of the file whose status was
+        `expected`; False if it is that no longer. Queries are answered while the disk is waited for."""
+        with _temporary(path) as (descriptor, temporary):
+            os.fchmod(descriptor, stat.S_IMODE(expected.st_mode))
+            with contextlib.suppress(PermissionError):  # only root can give a file away
+                os.fchown(descriptor, expected.st_uid, expected.st_gid)
+            _write_all(descriptor, data)
+            with self._mutex:
+                if self._calendar is not calendar or _signature(os.stat(path)) != _signature(expected):
+                    return False
+                os.rename(temporary, path)  # the commit point
+                written = _signature(os.fstat(descriptor))
+                apply(calendar, splices)
+                self._signature = written
+                self._came_from[written] = _signature(expected)
+                if len(self._came_from) > _OWN_WRITES:
+                    self._came_from.popitem(last=False)
+        _sync_directory(path.parent)
+        return True
 
 
 # The file system
@@ -245,21 +264,6 @@ def _locked(path: Path) -> Iterator[None]:
                 return
         finally:
             os.close(descriptor)
-
-
-def _replace(path: Path, data: bytes, expected: os.stat_result) -> Signature | None:
-    """Put `data` in the place of the file whose status was `expected`; None if it is that no longer."""
-    with _temporary(path) as (descriptor, temporary):
-        os.fchmod(descriptor, stat.S_IMODE(expected.st_mode))
-        with contextlib.suppress(PermissionError):  # only root can give a file away
-            os.fchown(descriptor, expected.st_uid, expected.st_gid)
-        _write_all(descriptor, data)
-        if _signature(os.stat(path)) != _signature(expected):
-            return None
-        os.rename(temporary, path)  # the commit point
-        written = _signature(os.fstat(descriptor))
-    _sync_directory(path.parent)
-    return written
 
 
 @contextmanager
