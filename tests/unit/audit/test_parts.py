@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
@@ -77,6 +78,19 @@ def test_what_another_process_has_verified_is_not_verified_again(
     registry = tmp_path / "registry.jsonl"
     assert audit(paths, registry, world.trust, processes=2).verdicts[Verdict.VALID.value] == 3
     assert audit(paths, registry, world.trust).verdicts[Verdict.INVALID.value] == 3
+
+
+def test_python_looks_for_cycles_as_before_when_audits_have_ended(tmp_path: Path) -> None:
+    usual, paths, seen = gc.get_threshold(), World().write(tmp_path), list[int]()
+
+    def told(*_: object) -> None:
+        seen.append(gc.get_threshold()[0])
+        if len(seen) == 1:
+            audit(paths, None)  # one inside another, as two at once
+
+    audit(paths, tmp_path / "registry.jsonl", progress=told)
+    assert seen[0] > usual[0]
+    assert gc.get_threshold() == usual
 
 
 _digests = st.binary(min_size=32, max_size=32)

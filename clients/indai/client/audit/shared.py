@@ -22,6 +22,7 @@ from indai.client.audit.report import Finding, Place
 from indai.protocol.messages import Message
 
 DIGEST: Final = 32
+_USUALLY: Final = gc.get_threshold()
 _COLLECT_AFTER: Final = 100_000  # objects
 _NOTHING: Final = bytes(DIGEST)
 _MAX_PLACES: Final = 1 << 22  # 128 MiB
@@ -65,12 +66,11 @@ class SharedDigests:
 def seldom_collecting() -> Iterator[None]:
     """Python looks for cycles less often meanwhile. What an audit keeps is much, grows, and has none: looking
     through it again and again takes a tenth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(_COLLECT_AFTER, *before[1:])
+    gc.set_threshold(_COLLECT_AFTER, *_USUALLY[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        gc.set_threshold(*_USUALLY)  # not what it was when this began: another audit may have begun before
 
 
 def _by_fields(kind: type[Any]) -> Callable[[Any], tuple[type[Any], tuple[Any, ...]]]:
