@@ -226,10 +226,15 @@ def calls(name: str, arguments: str = '{"query": "paint"}') -> Reply:
 
 
 @pytest.mark.parametrize(
-    "bad", [calls("fly-to-moon"), calls("search-kb", '{"query": 7}'), calls("search-kb", '{"query"')]
+    ("bad", "code"),
+    [
+        (calls("fly-to-moon"), "UNKNOWN_TOOL"),
+        (calls("search-kb", '{"query": 7}'), "BAD_ARGUMENTS"),
+        (calls("search-kb", '{"query"'), "BAD_ARGUMENTS"),
+    ],
 )
 async def test_a_call_that_cannot_be_run_is_told_to_the_model_and_not_run(
-    database: Database, bad: Reply
+    database: Database, bad: Reply, code: str
 ) -> None:
     tool = Told()
     async with (
@@ -240,6 +245,9 @@ async def test_a_call_that_cannot_be_run_is_told_to_the_model_and_not_run(
         assert heard.text == "I can't look that up."
         assert tool.asked == []
         assert '\\"ok\\": false' in up.seen[-1].raw.decode()
+        assert bad.call is not None
+        kept = await row(here, heard)
+        assert kept["trace"]["refused"] == [{"tool": bad.call[0], "code": code}]  # type: ignore[index]
 
 
 async def test_a_model_that_calls_for_ever_is_stopped_after_four_rounds(database: Database) -> None:
@@ -252,6 +260,7 @@ async def test_a_model_that_calls_for_ever_is_stopped_after_four_rounds(database
         heard = await here.say(owner(ALICE, QUESTION))
         assert len(tool.asked) == 4
         assert "steps I may take" in heard.text
+        assert "TOO_MANY_ROUNDS" in (await row(here, heard))["trace"]["problems"]  # type: ignore[index]
 
 
 async def test_a_tool_that_fails_twice_ends_the_turn_in_words(database: Database) -> None:
@@ -263,6 +272,7 @@ async def test_a_tool_that_fails_twice_ends_the_turn_in_words(database: Database
         heard = await here.say(owner(ALICE, QUESTION))
         assert "search kb does not work" in heard.text
         assert [each.failed for each in heard.tools if each.done] == [True, True]
+        assert "TOOL_FAILED_TWICE" in (await row(here, heard))["trace"]["problems"]  # type: ignore[index]
 
 
 async def test_the_model_gets_key_facts_and_never_raw_results(database: Database) -> None:

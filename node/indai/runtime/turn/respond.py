@@ -104,6 +104,10 @@ class Responder:
             if executor.done.hand_to:
                 said.text = release.end()
                 return said
+            if loop.refused:
+                trace.note(refused=loop.refused)
+            if loop.why:
+                said.problems.append(loop.why)
             if waiting or loop.ending:
                 release.end()
                 release.say(waiting or loop.ending)

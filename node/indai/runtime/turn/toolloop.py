@@ -25,6 +25,7 @@ MAX_ROUNDS: Final = 4
 FAILURES_A_TURN: Final = 2
 FAILURES_A_SESSION: Final = 3
 MAX_CALLS_A_ROUND: Final = 16
+_SHOWN: Final = 64  # characters of a name that a model made up
 
 TOO_MANY_ROUNDS: Final = "I could not finish this in the steps I may take. Please tell me what matters most."
 
@@ -40,13 +41,15 @@ class Step:
 class ToolLoop:
     """One turn. `tools`: names of those that are offered. `failures` counts by tool over the session, and is
     the caller's to keep; `ending` is what to tell the person instead of asking the model again, empty while
-    the loop goes on."""
+    the loop goes on, and `why` the same in a word. `refused`: calls that were not run, with the reason."""
 
     tools: Container[str]
     failures: dict[str, int] = field(default_factory=dict)
     max_rounds: int = MAX_ROUNDS
     messages: list[pb.ChatMessage] = field(default_factory=list)
     ending: str = ""
+    why: str = ""
+    refused: list[dict[str, str]] = field(default_factory=list)
     rounds: int = 0
     _turn: dict[str, int] = field(default_factory=dict)
     _open: dict[str, pb.ToolCall] = field(default_factory=dict)
@@ -69,9 +72,10 @@ class ToolLoop:
             pb.ChatMessage(role=pb.MESSAGE_ROLE_ASSISTANT, text=text, tool_calls=self._order)
         )
         for number, call in enumerate(self._order):
-            refusal = self._refusal(call, number)
-            if refusal is not None:
-                self._results[call.id] = refusal
+            if refusal := self._refusal(call, number):
+                code, retryable, words = refusal
+                self._results[call.id] = _error(call, code, retryable, words)
+                self.refused.append({"tool": call.name[:_SHOWN], "code": code})
             elif (known := self._known.get(_key(call))) is not None:
                 self._results[call.id] = _result(call, known.content, failed=known.failed)
             else:
@@ -94,17 +98,19 @@ class ToolLoop:
         self.failures[call.name] = self.failures.get(call.name, 0) + 1
         if self._turn[call.name] >= FAILURES_A_TURN and not self.ending:
             self.ending = f"I could not do that: {_words(call.name)} does not work at the moment."
+            self.why = "TOOL_FAILED_TWICE"
         self._close()
 
-    def _refusal(self, call: pb.ToolCall, number: int) -> pb.ToolResult | None:
+    def _refusal(self, call: pb.ToolCall, number: int) -> tuple[str, bool, str] | None:
+        """Code, whether another try may help, and words; None for a call that may run."""
         if call.name not in self.tools:
-            return _error(call, "UNKNOWN_TOOL", False, call.problem or "There is no such tool here.")
+            return "UNKNOWN_TOOL", False, call.problem or "There is no such tool here."
         if call.problem:
-            return _error(call, "BAD_ARGUMENTS", True, call.problem)
+            return "BAD_ARGUMENTS", True, call.problem
         if call.name in self.disabled:
-            return _error(call, "TOOL_DISABLED", False, f"{call.name} failed too often in this session.")
+            return "TOOL_DISABLED", False, f"{call.name} failed too often in this session."
         if number >= MAX_CALLS_A_ROUND:
-            return _error(call, "TOO_MANY_CALLS", True, f"At most {MAX_CALLS_A_ROUND} calls at once.")
+            return "TOO_MANY_CALLS", True, f"At most {MAX_CALLS_A_ROUND} calls at once."
         return None
 
     def _close(self) -> None:
@@ -114,7 +120,7 @@ class ToolLoop:
         results = tuple(self._results[call.id] for call in self._order)
         self.messages.append(pb.ChatMessage(role=pb.MESSAGE_ROLE_TOOL, tool_results=results))
         if self.rounds >= self.max_rounds and not self.ending:
-            self.ending = TOO_MANY_ROUNDS
+            self.ending, self.why = TOO_MANY_ROUNDS, "TOO_MANY_ROUNDS"
 
 
 def _key(call: pb.ToolCall) -> tuple[str, str]:
