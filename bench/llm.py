@@ -8,7 +8,8 @@ ours. Requests start at fixed instants, 100 a second (20 through Anthropic's SDK
 ended or not. Direct calls and calls through the gateway take turns in blocks. Direct is the plainest client
 for the format: aiohttp for an OpenAI-compatible server, Anthropic's SDK for its own. The gateway is called
 through its stub, in the process, with a limit to reserve from and a row to store, in a Postgres that syncs to
-disk.
+disk. *abroad*: the same provider as if it were in another country, so that every prompt is searched for
+personal data before it leaves, and every answer for what is put back.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
@@ -34,7 +36,7 @@ import aiohttp
 import anthropic
 import uvloop
 from aiohttp import web
-from indai.llm.config import parse_config
+from indai.llm.config import Config, parse_config
 from indai.llm.servicer import LlmService
 from indai.llm.store import SCHEMA, Store
 from indai.node.inprocess import local_channel
@@ -51,7 +53,7 @@ RATES = {"openai": 100, "anthropic": 20}
 """Requests a second: of Anthropic's SDK, whose call alone takes several ms of processor, one process can make
 fewer."""
 WORDS = ("The", " answer", " is", " forty", "-two", ".")
-PROMPT = "You are an agent. " * 200
+PROMPT = "You are an agent; call +91 98765 43210 or mail shop@example.com. " + "Be kind. " * 400
 SCOPE = pb.LlmScope(tenant="bench", binding="desk", owner="ind.ai/bench")
 CONFIG = """\
 version: 1
@@ -79,10 +81,14 @@ async def measure(base: Path, blocks: int, requests: int) -> dict[str, Any]:
                 "openai": lambda: _openai(session, address),
                 "anthropic": lambda: _anthropic(client),
             }
-            return {
+            found = {
                 name: await _compare(call, gateway(name), RATES[name], blocks, requests * RATES[name] // 100)
                 for name, call in direct.items()
             }
+            with mock.patch.object(Config, "leaves_country", return_value=True):
+                rate = RATES["openai"]
+                found["abroad"] = await _compare(direct["openai"], gateway("openai"), rate, blocks, requests)
+            return found
 
 
 async def _compare(direct: Call, gateway: Call, rate: int, blocks: int, requests: int) -> dict[str, Any]:

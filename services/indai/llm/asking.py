@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from indai.llm.pii import Scrubber
 from indai.llm.routing import Candidate
 from indai.llm.values import ModelRequest
 from indai.llm.wire import Asked
 
+LARGE: Final = 20_000
+"""Tokens of a prompt that is searched in a thread: that may take a tenth of a second and more."""
+
+Ask = Callable[[Candidate, int], ModelRequest]
+
 
 def model_request(asked: Asked) -> ModelRequest:
     return ModelRequest("", asked.messages, asked.static, asked.dynamic, asked.tools, asked.max_output_tokens)
 
 
-def asking(request: ModelRequest, scrubber: Scrubber) -> Callable[[Candidate, int], ModelRequest]:
+def asking(request: ModelRequest, scrubber: Scrubber) -> Ask:
     """What each candidate is asked: its own model name and limit, and scrubbed if it computes abroad."""
     scrubbed: list[ModelRequest] = []
 
@@ -29,9 +36,16 @@ def asking(request: ModelRequest, scrubber: Scrubber) -> Callable[[Candidate, in
     return ask
 
 
+async def searched(ask: Ask, tried: Sequence[Candidate], size: int) -> None:
+    """Search a large prompt where nobody else waits, if a candidate computes abroad; done once for all."""
+    abroad = next((each for each in tried if each.abroad), None)
+    if abroad is not None and size > LARGE:
+        await asyncio.to_thread(ask, abroad, 0)
+
+
 def _scrubbed(request: ModelRequest, scrubber: Scrubber) -> ModelRequest:
     """In the order of the prompt, so that what is static stays the same."""
-    static = scrubber.scrub(request.static)
+    static = scrubber.scrub_first(request.static)
     messages = tuple(
         replace(
             each,

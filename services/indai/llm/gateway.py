@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import asyncpg
 import structlog
-from indai.llm.asking import asking, model_request
+from indai.llm.asking import asking, model_request, searched
 from indai.llm.attempt import monotonic_ms
 from indai.llm.breaker import Breaker
 from indai.llm.chain import Chain, Ended, Setting, Started
@@ -155,7 +155,7 @@ class Gateway:
     async def _prepare(self, one: Generation) -> list[Candidate]:
         """The models to try, with the money for the dearest of them held."""
         asked = one.asked
-        size = estimated_size(asked)
+        size = one.size = estimated_size(asked)
 
         def ceiling(tried: Sequence[Candidate]) -> int:
             return max((each.price.ceiling(size, asked.max_output_tokens) for each in tried), default=0)
@@ -202,11 +202,13 @@ class Gateway:
 
     async def _answer(self, one: Generation, tried: Sequence[Candidate]) -> AsyncGenerator[Told, None]:
         asked = one.asked
+        ask = asking(model_request(asked), one.scrubber)
+        await searched(ask, tried, one.size)
         left = asked.deadline_ms - round(monotonic_ms() - one.began_ms)
         one.chain = Chain(
             self._setting,
             tried,
-            asking(model_request(asked), one.scrubber),
+            ask,
             left,
             hedge=one.choice.model_class is ModelClass.VOICE,
         )

@@ -28,6 +28,7 @@ class Generation:
     chain: Chain | None = None
     past: list[Attempt] = field(default_factory=list)  # the classifier's
     problems: list[str] = field(default_factory=list)
+    size: int = 0  # tokens of the prompt, estimated
     settled: bool = False
     stopped: bool = False
 

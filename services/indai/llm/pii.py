@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -64,6 +65,15 @@ class Scrubber:
         for kind in self._kinds:
             text = self._replace(kind, text)
         return text
+
+    def scrub_first(self, text: str) -> str:
+        """The same for the static part of a prompt, which is the first and the same from turn to turn: what
+        was found in it is remembered, since looking for telephone numbers takes milliseconds."""
+        if self._words:
+            return self.scrub(text)
+        scrubbed, words, values = _scrubbed(text, tuple(self._kinds))
+        self._words, self._values = dict(words), dict(values)
+        return scrubbed
 
     def restore(self, text: str) -> str:
         """A text of the model with the values that may be put back."""
@@ -140,6 +150,14 @@ def _spans(kind: Pii, text: str) -> Iterator[tuple[int, int]]:
         case Pii.PHONE if _DIGITS.search(text):
             for found in phonenumbers.PhoneNumberMatcher(text, "IN"):
                 yield found.start, found.end
+
+
+@lru_cache(maxsize=64)
+def _scrubbed(
+    text: str, kinds: tuple[Pii, ...]
+) -> tuple[str, Mapping[tuple[Pii, str], str], Mapping[str, str]]:
+    scrubber = Scrubber(frozenset(Pii) - set(kinds))
+    return scrubber.scrub(text), scrubber._words, scrubber._values
 
 
 def _is_pan(text: str) -> bool:

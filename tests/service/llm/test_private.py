@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import asyncpg
 import pytest
+from indai.llm.pii import Scrubber
 from indai.v1 import llm_pb2 as pb
 
 from tests.service.llm.conftest import (
@@ -91,6 +93,30 @@ async def test_personal_data_does_not_leave_the_country_and_comes_back_in_the_an
     assert text == "I call +91 98765 43210 and mail asha@example.com, not [AADHAAR_1] [PHONE_7] [x"
     (call,) = [event.tool_call for event in events if event.HasField("tool_call")]
     assert call.arguments_json == '{"with": "asha@okicici [PAN_1]"}'
+
+
+async def test_a_large_prompt_is_searched_where_nobody_else_waits(
+    gateway: MakeGateway, upstream: MakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await upstream("openai")
+    asking = await gateway(configuration(server))
+    monkeypatch.setattr("indai.llm.config.Config.leaves_country", lambda *_: True)
+    threads: list[int] = []
+    search = Scrubber.scrub
+
+    def noted(scrubber: Scrubber, text: str) -> str:
+        threads.append(threading.get_ident())
+        return search(scrubber, text)
+
+    monkeypatch.setattr(Scrubber, "scrub", noted)
+    await asking.answer("Call me. " * 20_000 + PRIVATE)
+    assert threads
+    assert threading.get_ident() not in threads
+    wire = server.seen[0].raw.decode()
+    assert [each for each in NOWHERE if each in wire] == []
+    threads.clear()
+    await asking.answer("Call me on +91 98765 43210.")
+    assert set(threads) == {threading.get_ident()}
 
 
 async def test_the_binding_may_allow_kinds_and_a_provider_in_the_country_gets_all(

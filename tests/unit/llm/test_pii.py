@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,3 +99,33 @@ def test_scrubbing_twice_changes_nothing_more_and_folding_keeps_length(text: str
     once = Scrubber().scrub(text)
     assert Scrubber().scrub(once) == once
     assert len(fold_digits(text)) == len(text)
+
+
+def test_what_is_remembered_of_a_static_part_is_as_if_it_were_read_anew() -> None:
+    static = "Call +91 98765 43210 or asha@example.com."
+    for _ in range(2):
+        fresh, cached = Scrubber(), Scrubber()
+        assert cached.scrub_first(static) == fresh.scrub(static)
+        said = "I am ravi@example.com; is it +919876543210 or 98765 43211?"
+        assert cached.scrub(said) == fresh.scrub(said)
+        assert cached.replaced == fresh.replaced == {"phone": 2, "email": 2}
+        assert cached.restore("[PHONE_1] [PHONE_2]") == fresh.restore("[PHONE_1] [PHONE_2]")
+    # Nothing of one request is in another, nor of one rule in another.
+    assert Scrubber().restore("[EMAIL_2] [PHONE_1]") == "[EMAIL_2] [PHONE_1]"
+    assert Scrubber(frozenset({Pii.EMAIL})).scrub_first(static) == "Call [PHONE_1] or asha@example.com."
+    late = Scrubber()
+    late.scrub("first.one@example.com")
+    assert late.scrub_first(static) == "Call [PHONE_1] or [EMAIL_2]."
+
+
+def test_a_static_part_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    def spans(kind: Pii, text: str) -> Iterator[tuple[int, int]]:
+        searched.append(text)
+        return iter(())
+
+    monkeypatch.setattr("indai.llm.pii._spans", spans)
+    for _ in range(3):
+        Scrubber().scrub_first("A static part that no other test has.")
+    assert len(searched) == len(Pii)
