@@ -12,11 +12,12 @@ from indai.desk import show
 from indai.desk.auditor import script_words
 from indai.desk.frame import PLACES
 from indai.desk.memory import TRUSTS
+from indai.desk.settings import TONES
 from indai.desk.tenant_board import COLUMNS
 from indai.desk.tenant_frame import PLACES as TENANTS_PLACES
 from indai.desk.tenant_numbers import GROUPS
 from indai.web.accounts import TENANT_ROLES
-from indai.web.catalog import ENGLISH, NAMES, known, wanted, words_in
+from indai.web.catalog import DRAFTS, ENGLISH, NAMES, known, wanted, words_in
 from indai.web.visit import NOTICES
 
 PACKAGES = ("indai.web", "indai.desk", "indai.page")
@@ -44,7 +45,7 @@ def _said() -> set[str]:
     found |= {tag.text for table in tables for tag in table.values()}
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
-    found |= {*TENANT_ROLES, *script_words()}
+    found |= {*TENANT_ROLES, *script_words(), *(name for _, name in TONES)}
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
 
 
@@ -65,6 +66,36 @@ def test_hindi_is_written_in_its_own_script() -> None:
         if not re.search(r"[ऀ-ॿ]", HOLES.sub("", words)) and re.search(r"[a-z]", words)
     ]
     assert latin == []
+
+
+SCRIPTS = {
+    "as bn": "\u0980-\u09ff",
+    "brx doi kok mai mr ne sa": "\u0900-\u097f",
+    "gu": "\u0a80-\u0aff",
+    "kn": "\u0c80-\u0cff",
+    "ks sd ur": "\u0600-\u06ff",
+    "ml": "\u0d00-\u0d7f",
+    "mni": "\uabc0-\uabff",
+    "or": "\u0b00-\u0b7f",
+    "pa": "\u0a00-\u0a7f",
+    "sat": "\u1c50-\u1c7f",
+    "ta": "\u0b80-\u0bff",
+    "te": "\u0c00-\u0c7f",
+}
+
+
+def test_drafts_are_all_other_scheduled_languages_with_the_same_words_in_their_own_script() -> None:
+    assert {language for languages in SCRIPTS for language in languages.split()} == set(DRAFTS)
+    assert len(NAMES) + len(DRAFTS) == 23  # the 22 of the schedule, and English
+    (core,) = {frozenset(known(language)) for language in DRAFTS}
+    assert (
+        {name for _, name in PLACES} | {"More", "Approve", "Decline", "agreed", "refused"} <= core <= _said()
+    )
+    for languages, letters in SCRIPTS.items():
+        for language in languages.split():
+            for words in (*known(language).values(), DRAFTS[language]):
+                assert re.search(f"[{letters}]", words), (language, words)
+                assert not re.search(r"[A-Za-z{}]", words), (language, words)
 
 
 def test_templates_have_no_words_of_their_own() -> None:
@@ -96,6 +127,7 @@ def test_templates_have_no_words_of_their_own() -> None:
         ("en-GB,hi;q=0.5", "en"),
         ("ta,hi;q=0.3", "hi"),
         ("hi;q=0", "en"),
+        ("ta,ur;q=0.9", "en"),
         ("", "en"),
         ("*;;q=x, <script>", "en"),
     ],

@@ -31,8 +31,25 @@ ROOMS = {
     "/desk/memory": "memory",
     "/desk/spend": "spending",
     "/desk/access": "access",
+    "/desk/settings": "settings",
     "/desk/pause": "pause",
 }
+FONTS = {
+    "as bn": "Bengali",
+    "brx doi hi kok mai mr ne sa": "Devanagari",
+    "gu": "Gujarati",
+    "kn": "Kannada",
+    "ks ur": "Nastaliq",
+    "sd": "Naskh",
+    "ml": "Malayalam",
+    "mni": "Meetei",
+    "or": "Oriya",
+    "pa": "Gurmukhi",
+    "sat": "Ol Chiki",
+    "ta": "Tamil",
+    "te": "Telugu",
+}
+"""What draws each scheduled language's own script, of Debian's fonts-noto-core and fonts-noto-extra."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -108,6 +125,42 @@ async def test_the_desk_speaks_the_visitors_language(chromium: Browser, busy: De
         await window.page.get_by_label("रूप").select_option("dark")
         await window.click("button", "बदलें")
         await expect(window.page.locator("html[lang=en][data-theme=dark]")).to_have_count(1)
+
+
+async def test_every_scheduled_language_is_drawn_in_its_own_script_and_runs_its_own_way(
+    chromium: Browser, busy: Desks
+) -> None:
+    async with screen(chromium, busy, PHONE) as window:
+        await _signed_in(window, busy)
+        await window.open("/desk/settings")
+        session = await window.context.new_cdp_session(window.page)
+        await session.send("DOM.enable")
+        await session.send("CSS.enable")
+        root = (await session.send("DOM.getDocument"))["root"]["nodeId"]
+        drawn: dict[str, set[str]] = {}
+        for languages in FONTS:
+            for language in languages.split():
+                where = {"nodeId": root, "selector": f"span[lang={language}] .title"}
+                node = (await session.send("DOM.querySelector", where))["nodeId"]
+                fonts = await session.send("CSS.getPlatformFontsForNode", {"nodeId": node})
+                drawn[language] = {font["familyName"] for font in fonts["fonts"]}
+        if not any("Ol Chiki" in name for name in drawn["sat"]):
+            pytest.skip("there are no fonts for every script: apt-get install fonts-noto-core")
+        for languages, family in FONTS.items():
+            for language in languages.split():
+                assert any(family in name for name in drawn[language]), (language, drawn[language])
+        for language, path in (("sat", "/desk"), ("ur", "/desk/threads")):
+            await window.open("/desk/settings")
+            await window.page.locator(f"input[value={language}]").check()
+            await window.page.locator("form[action$=language] button").click()
+            await window.open(path)
+            await window.check()
+        assert await window.page.locator("html[lang=ur][dir=rtl]").count() == 1
+        await window.open("/desk")
+        await window.picture("inbox-urdu")
+        await window.open("/desk/settings")
+        await window.page.locator("input[value=en]").check()
+        await window.page.locator("form[action$=language] button").click()
 
 
 async def test_the_narrowest_phone_needs_no_scrolling_sideways(chromium: Browser, busy: Desks) -> None:

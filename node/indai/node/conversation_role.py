@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 from indai.node import auth
 from indai.node.inprocess import local_channel
+from indai.node.manners import Manners
 from indai.node.owner_conversation_service import OwnerConversations
 from indai.node.service import Service
 from indai.runtime.bindings import Bindings
@@ -89,6 +90,7 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
             plan.zone_of,
             plan.decide,
             Notices(plan.pool, outbound),
+            Manners(plan.pool).sentence,
             plan.llm,
             plan.memory,
         )

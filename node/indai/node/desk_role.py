@@ -10,6 +10,7 @@ from indai.node import auth
 from indai.node.agents import Agents
 from indai.node.desk_service import DeskServicer
 from indai.node.engine import Engine
+from indai.node.manners import Manners
 from indai.node.policies import Policies
 from indai.node.service import Service
 from indai.node.steering_service import SteeringServicer
@@ -36,7 +37,7 @@ def desk_services(
     admitted = auth.either(people, auth.owners(agents.owner_of_token), operators)
     accounts, audit = Accounts(pool, clock), AuditLog(pool, clock)
     servicer = DeskServicer(accounts, sessions, audit, agents, engine, store, clock)
-    steering = SteeringServicer(store, agents, engine, policies, resolver, clock)
+    steering = SteeringServicer(store, agents, engine, policies, resolver, clock, Manners(pool))
     owners = auth.owners(agents.owner_of_token)
     return (
         Service(desk_pb2_grpc.add_DeskServiceServicer_to_server, servicer, admitted),

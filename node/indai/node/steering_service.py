@@ -14,6 +14,7 @@ from indai.node.auth import caller
 from indai.node.engine import Engine
 from indai.node.kinds.served import INTENTS
 from indai.node.kinds.words import amount
+from indai.node.manners import Manners
 from indai.node.paging import MAX_NUMBER, after, next_token, page_size
 from indai.node.policies import Policies
 from indai.node.questions import Change, Changeable, changeable, instead_of
@@ -61,10 +62,11 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
         policies: Policies,
         resolver: Resolver,
         clock: Callable[[], int],
+        manners: Manners,
     ) -> None:
         self._store, self._agents, self._policies = store, agents, policies
         self._resolver, self._clock, self._engine = resolver, clock, engine
-        self._approvals = Approvals(store, clock)
+        self._approvals, self._manners = Approvals(store, clock), manners
 
     async def PreviewPolicy(self, request: pb.PreviewPolicyRequest, context: Any) -> pb.PreviewPolicyResponse:
         """Check, put into words, and take the decisions of the last weeks again."""
@@ -123,6 +125,16 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
         occasion = Occasion(page, to, request.challenge)
         said = introduce(key, found.handle, found.subject_id, occasion, now_ms)
         return pb.IntroduceResponse(introduction=said)
+
+    async def GetManner(self, request: pb.GetMannerRequest, context: Any) -> pb.GetMannerResponse:
+        """As the owner chose it."""
+        tone = await self._manners.get(caller(context).owner)
+        return pb.GetMannerResponse(tone=pb.Tone.ValueType(tone))
+
+    async def SetManner(self, request: pb.SetMannerRequest, context: Any) -> pb.SetMannerResponse:
+        """From the next answer on."""
+        await self._manners.set(caller(context).owner, request.tone)
+        return pb.SetMannerResponse()
 
     async def GetQuestion(self, request: pb.GetQuestionRequest, context: Any) -> pb.GetQuestionResponse:
         """What waits, and what of it may be put otherwise."""

@@ -87,7 +87,11 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
     issuer = _issuer(plan)
     sign_in = SignIn(site, passkeys, accounts, _deliver(plan), oidc=issuer is not None)
     live = Live(site)
-    desks = (OwnerDesk(site, calls, live, passkeys), TenantDesk(site, calls, live), PeopleIn(site, calls))
+    desks = (
+        OwnerDesk(site, calls, live, passkeys, accounts),
+        TenantDesk(site, calls, live),
+        PeopleIn(site, calls),
+    )
     routes = [site.static(), *sign_in.routes(), *Auditor(site, plan.logs).routes()]
     routes += [route for desk in desks for route in desk.routes()]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=OIDC_TIMEOUT_S)) as http:

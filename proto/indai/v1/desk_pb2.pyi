@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from indai.v1 import owner_pb2 as _owner_pb2
 from indai.v1 import policy_pb2 as _policy_pb2
 import builtins as _builtins
@@ -20,6 +21,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _Tone:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToneEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Tone.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TONE_UNSPECIFIED: _Tone.ValueType  # 0
+    """As the persona speaks."""
+    TONE_BRIEF: _Tone.ValueType  # 1
+    """Brief and plain."""
+    TONE_WARM: _Tone.ValueType  # 2
+    """Warm."""
+    TONE_FORMAL: _Tone.ValueType  # 3
+    """Formal."""
+
+class Tone(_Tone, metaclass=_ToneEnumTypeWrapper):
+    """A tone, wherever a model words an answer."""
+
+TONE_UNSPECIFIED: Tone.ValueType  # 0
+"""As the persona speaks."""
+TONE_BRIEF: Tone.ValueType  # 1
+"""Brief and plain."""
+TONE_WARM: Tone.ValueType  # 2
+"""Warm."""
+TONE_FORMAL: Tone.ValueType  # 3
+"""Formal."""
+Global___Tone: _TypeAlias = Tone  # noqa: Y015
 
 @_typing.final
 class IntroduceRequest(_message.Message):
@@ -1164,3 +1193,81 @@ class GetQuestionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetQuestionResponse: _TypeAlias = GetQuestionResponse  # noqa: Y015
+
+@_typing.final
+class GetMannerRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMannerRequest: _TypeAlias = GetMannerRequest  # noqa: Y015
+
+@_typing.final
+class GetMannerResponse(_message.Message):
+    """As it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TONE_FIELD_NUMBER: _builtins.int
+    tone: Global___Tone.ValueType
+    """The tone."""
+    def __init__(
+        self,
+        *,
+        tone: Global___Tone.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tone", b"tone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMannerResponse: _TypeAlias = GetMannerResponse  # noqa: Y015
+
+@_typing.final
+class SetMannerRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TONE_FIELD_NUMBER: _builtins.int
+    tone: Global___Tone.ValueType
+    """The tone."""
+    def __init__(
+        self,
+        *,
+        tone: Global___Tone.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tone", b"tone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetMannerRequest: _TypeAlias = SetMannerRequest  # noqa: Y015
+
+@_typing.final
+class SetMannerResponse(_message.Message):
+    """Done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetMannerResponse: _TypeAlias = SetMannerResponse  # noqa: Y015

@@ -433,6 +433,16 @@ class SteeringServiceStub:
                 request_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
                 _registered_method=True)
+        self.GetManner = channel.unary_unary(
+                '/indai.v1.SteeringService/GetManner',
+                request_serializer=indai_dot_v1_dot_desk__pb2.GetMannerRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.GetMannerResponse.FromString,
+                _registered_method=True)
+        self.SetManner = channel.unary_unary(
+                '/indai.v1.SteeringService/SetManner',
+                request_serializer=indai_dot_v1_dot_desk__pb2.SetMannerRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.SetMannerResponse.FromString,
+                _registered_method=True)
         self.GetQuestion = channel.unary_unary(
                 '/indai.v1.SteeringService/GetQuestion',
                 request_serializer=indai_dot_v1_dot_desk__pb2.GetQuestionRequest.SerializeToString,
@@ -473,6 +483,20 @@ class SteeringServiceServicer:
 
     def GetOwnHandle(self, request, context):
         """The owner's handle as the registry proves it: keys, sub-agents, where it lives.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetManner(self, request, context):
+        """In which tone the owner's agent speaks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetManner(self, request, context):
+        """Chooses it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -526,6 +550,16 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.GetOwnHandle,
                     request_deserializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.FromString,
                     response_serializer=indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.SerializeToString,
+            ),
+            'GetManner': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetManner,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.GetMannerRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.GetMannerResponse.SerializeToString,
+            ),
+            'SetManner': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetManner,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.SetMannerRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.SetMannerResponse.SerializeToString,
             ),
             'GetQuestion': grpc.unary_unary_rpc_method_handler(
                     servicer.GetQuestion,
@@ -608,6 +642,60 @@ class SteeringService:
             '/indai.v1.SteeringService/GetOwnHandle',
             indai_dot_v1_dot_desk__pb2.GetOwnHandleRequest.SerializeToString,
             indai_dot_v1_dot_desk__pb2.GetOwnHandleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetManner(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/GetManner',
+            indai_dot_v1_dot_desk__pb2.GetMannerRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.GetMannerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetManner(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/SetManner',
+            indai_dot_v1_dot_desk__pb2.SetMannerRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.SetMannerResponse.FromString,
             options,
             channel_credentials,
             insecure,

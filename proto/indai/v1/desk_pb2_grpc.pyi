@@ -164,6 +164,10 @@ class SteeringServiceStub:
     """What rules mean and would have answered lately, before they are activated. Changes nothing."""
     GetOwnHandle: _grpc.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    GetManner: _grpc.UnaryUnaryMultiCallable[_desk_pb2.GetMannerRequest, _desk_pb2.GetMannerResponse]
+    """In which tone the owner's agent speaks."""
+    SetManner: _grpc.UnaryUnaryMultiCallable[_desk_pb2.SetMannerRequest, _desk_pb2.SetMannerResponse]
+    """Chooses it."""
     GetQuestion: _grpc.UnaryUnaryMultiCallable[_desk_pb2.GetQuestionRequest, _desk_pb2.GetQuestionResponse]
     """One inbox item, and what of it may be put otherwise."""
     CounterApproval: _grpc.UnaryUnaryMultiCallable[_desk_pb2.CounterApprovalRequest, _desk_pb2.CounterApprovalResponse]
@@ -186,6 +190,10 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """What rules mean and would have answered lately, before they are activated. Changes nothing."""
     GetOwnHandle: _aio.UnaryUnaryMultiCallable[_desk_pb2.GetOwnHandleRequest, _desk_pb2.GetOwnHandleResponse]  # type: ignore[assignment]
     """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+    GetManner: _aio.UnaryUnaryMultiCallable[_desk_pb2.GetMannerRequest, _desk_pb2.GetMannerResponse]  # type: ignore[assignment]
+    """In which tone the owner's agent speaks."""
+    SetManner: _aio.UnaryUnaryMultiCallable[_desk_pb2.SetMannerRequest, _desk_pb2.SetMannerResponse]  # type: ignore[assignment]
+    """Chooses it."""
     GetQuestion: _aio.UnaryUnaryMultiCallable[_desk_pb2.GetQuestionRequest, _desk_pb2.GetQuestionResponse]  # type: ignore[assignment]
     """One inbox item, and what of it may be put otherwise."""
     CounterApproval: _aio.UnaryUnaryMultiCallable[_desk_pb2.CounterApprovalRequest, _desk_pb2.CounterApprovalResponse]  # type: ignore[assignment]
@@ -217,6 +225,22 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_desk_pb2.GetOwnHandleResponse, _abc.Awaitable[_desk_pb2.GetOwnHandleResponse]]:
         """The owner's handle as the registry proves it: keys, sub-agents, where it lives."""
+
+    @_abc_1.abstractmethod
+    def GetManner(
+        self,
+        request: _desk_pb2.GetMannerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.GetMannerResponse, _abc.Awaitable[_desk_pb2.GetMannerResponse]]:
+        """In which tone the owner's agent speaks."""
+
+    @_abc_1.abstractmethod
+    def SetManner(
+        self,
+        request: _desk_pb2.SetMannerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.SetMannerResponse, _abc.Awaitable[_desk_pb2.SetMannerResponse]]:
+        """Chooses it."""
 
     @_abc_1.abstractmethod
     def GetQuestion(

@@ -26,6 +26,7 @@ PLACES: Final = (
     ("/desk/memory", "Memory"),
     ("/desk/spend", "Spending"),
     ("/desk/access", "Keys and devices"),
+    ("/desk/settings", "Settings"),
     ("/desk/pause", "Pause"),
 )
 TABS: Final = ("/desk", "/desk/commitments", "/desk/calendar", "/desk/more")

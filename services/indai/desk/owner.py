@@ -13,10 +13,11 @@ from indai.desk.memory import MemoryRoom
 from indai.desk.pause import Pause
 from indai.desk.people import People
 from indai.desk.rules import RulesRoom
+from indai.desk.settings import Settings
 from indai.desk.spending import Spending
 from indai.desk.start import Start
 from indai.desk.threads import Threads
-from indai.web.accounts import OWNER
+from indai.web.accounts import OWNER, Accounts
 from indai.web.live import Live
 from indai.web.passkeys import Passkeys
 from indai.web.site import HOME, Site
@@ -25,7 +26,7 @@ from indai.web.site import HOME, Site
 class OwnerDesk:
     """Pages and acts for the owner of a handle that lives on this node."""
 
-    def __init__(self, site: Site, calls: Calls, live: Live, passkeys: Passkeys) -> None:
+    def __init__(self, site: Site, calls: Calls, live: Live, passkeys: Passkeys, accounts: Accounts) -> None:
         site.homes[OWNER] = HOME
         frame = Frame(site, calls)
         self._rooms = (
@@ -38,6 +39,7 @@ class OwnerDesk:
             MemoryRoom(frame),
             Spending(frame),
             Access(frame, passkeys),
+            Settings(frame, accounts),
             Pause(frame),
             Start(frame),
         )

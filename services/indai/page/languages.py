@@ -4,31 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_OWN: Final = {
-    "as": "অসমীয়া",
-    "bn": "বাংলা",
-    "brx": "बर'",
-    "doi": "डोगरी",
-    "en": "English",
-    "gu": "ગુજરાતી",
-    "hi": "हिन्दी",
-    "kn": "ಕನ್ನಡ",
-    "kok": "कोंकणी",
-    "ks": "کٲشُر",
-    "mai": "मैथिली",
-    "ml": "മലയാളം",
-    "mni": "ꯃꯤꯇꯩꯂꯣꯟ",
-    "mr": "मराठी",
-    "ne": "नेपाली",
-    "or": "ଓଡ଼ିଆ",
-    "pa": "ਪੰਜਾਬੀ",
-    "sa": "संस्कृतम्",
-    "sat": "ᱥᱟᱱᱛᱟᱲᱤ",
-    "sd": "سنڌي",
-    "ta": "தமிழ்",
-    "te": "తెలుగు",
-    "ur": "اردو",
-}
+from indai.web.catalog import DRAFTS, NAMES
+
+_OWN: Final = {**NAMES, **DRAFTS}
 
 
 def autonym(language: str) -> str:

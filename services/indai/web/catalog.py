@@ -1,7 +1,8 @@
 """The words of the pages in several languages.
 
 The English words stand in the templates and are the keys; `words/LANGUAGE.yaml` has the others. A test holds
-the files against the templates, so that a language is whole or not offered.
+the files against the templates, so that a language is whole, or a draft: rooms, buttons and states alone, in
+`words/drafts`, which nobody is shown who has not chosen it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,31 @@ ENGLISH: Final = "en"
 NAMES: Final = {"en": "English", "hi": "हिन्दी"}
 """The languages that are whole, each as it calls itself."""
 
+DRAFTS: Final = {
+    "as": "অসমীয়া",
+    "bn": "বাংলা",
+    "brx": "बर'",
+    "doi": "डोगरी",
+    "gu": "ગુજરાતી",
+    "kn": "ಕನ್ನಡ",
+    "kok": "कोंकणी",
+    "ks": "کٲشُر",
+    "mai": "मैथिली",
+    "ml": "മലയാളം",
+    "mni": "ꯃꯤꯇꯩꯂꯣꯟ",
+    "mr": "मराठी",
+    "ne": "नेपाली",
+    "or": "ଓଡ଼ିଆ",
+    "pa": "ਪੰਜਾਬੀ",
+    "sa": "संस्कृतम्",
+    "sat": "ᱥᱟᱱᱛᱟᱲᱤ",
+    "sd": "سنڌي",
+    "ta": "தமிழ்",
+    "te": "తెలుగు",
+    "ur": "اردو",
+}
+"""The others of the eighth schedule of the Constitution of India."""
+
 RIGHT_TO_LEFT: Final = frozenset({"ur", "sd", "ks"})
 _RANGE: Final = re.compile(
     r"\s*([A-Za-z]{2,8}|\*)(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?))?\s*"
@@ -29,7 +55,8 @@ class Words:
 
     def __init__(self, language: str) -> None:
         self.language = language
-        self.direction = "rtl" if language in RIGHT_TO_LEFT else "ltr"
+        self.direction = direction_of(language)
+        self.name = NAMES.get(language) or DRAFTS[language]
         self._known = known(language)
 
     def __call__(self, english: str, **values: object) -> str:
@@ -43,7 +70,8 @@ def known(language: str) -> Mapping[str, str]:
     """Words by the English ones; nothing for English."""
     if language == ENGLISH:
         return {}
-    text = files("indai.web").joinpath("words", f"{language}.yaml").read_text("utf-8")
+    folder = ("words", "drafts") if language in DRAFTS else ("words",)
+    text = files("indai.web").joinpath(*folder, f"{language}.yaml").read_text("utf-8")
     found: dict[str, str] = yaml.safe_load(text)
     return found
 
@@ -51,7 +79,17 @@ def known(language: str) -> Mapping[str, str]:
 @cache
 def words_in(language: str) -> Words:
     """The words of a language that is offered, else English."""
-    return Words(language if language in NAMES else ENGLISH)
+    return Words(language if is_offered(language) else ENGLISH)
+
+
+def is_offered(language: str) -> bool:
+    """Whether somebody may choose it."""
+    return language in NAMES or language in DRAFTS
+
+
+def direction_of(language: str) -> str:
+    """`rtl` or `ltr`, as HTML's `dir` wants it."""
+    return "rtl" if language in RIGHT_TO_LEFT else "ltr"
 
 
 def wanted(accept_language: str, offered: Sequence[str] = tuple(NAMES)) -> str:

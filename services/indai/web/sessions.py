@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import secrets
 import uuid
@@ -56,6 +57,8 @@ class Session:
     created_ms: int
     seen_ms: int
     expires_ms: int
+    language: str = ""
+    """What they chose for the pages, on every device; empty for nothing."""
 
 
 class Sessions:
@@ -208,6 +211,7 @@ def _session(row: Mapping[str, Any]) -> Session:
         row["created_ms"],
         row["seen_ms"],
         row["expires_ms"],
+        json.loads(row.get("settings") or "{}").get("language", ""),
     )
 
 

@@ -16,11 +16,11 @@ from aiohttp import web
 from indai.protocol.errors import NotFound, Reason, Refused
 from indai.protocol.handles import RESERVED_NAMES, Handle
 from indai.web.accounts import Accounts
-from indai.web.catalog import NAMES
+from indai.web.catalog import is_offered
 from indai.web.guards import Limit
 from indai.web.passkeys import Passkeys
 from indai.web.sessions import MINUTE_MS
-from indai.web.site import HOME, SIGN_IN, THEMES, Site
+from indai.web.site import HOME, LANGUAGE, SIGN_IN, THEMES, Site
 from indai.web.visit import Visit
 
 Deliver = Callable[[str, Callable[[], Awaitable[str]]], Awaitable[None]]
@@ -152,7 +152,7 @@ class SignIn:
         """Language and theme of this browser."""
         answer = visit.go(inside(visit.said("back")) or HOME)
         language, theme = visit.said("language"), visit.said("theme")
-        self._site.remember(answer, "language", language if language in NAMES else "")
+        self._site.remember(answer, LANGUAGE, language if is_offered(language) else "")
         self._site.remember(answer, "theme", theme if theme in THEMES else "")
         return answer
 

@@ -36,6 +36,7 @@ STRANGERS_ACTS_A_MINUTE: Final = 60
 CARRIED: Final = "X-Visitor"
 """The header in which a page inside another site's says who its visitor is: cookies don't reach it there, and
 no other site can send it."""
+LANGUAGE: Final = "language"
 _VISITOR: Final = "visitor"
 _SESSION: Final = "desk"
 _KNOWN: Final = "known"
@@ -267,7 +268,7 @@ class Site:
         visit = Visit(
             request,
             self.pages,
-            self._words(request),
+            self._words(request, session),
             session,
             token if session else "",
             guards.form_token(self._secret, bound),
@@ -288,8 +289,9 @@ class Site:
         found = request.headers.get(CARRIED) or request.cookies.get(self._name(_VISITOR), "")
         return found if guards.is_visitor(self._secret, found) else ""
 
-    def _words(self, request: web.Request) -> Words:
-        chosen = request.cookies.get(self._name("language"), "")
+    def _words(self, request: web.Request, session: Session | None) -> Words:
+        """As chosen in this browser, else by who is signed in, else as the browser wishes."""
+        chosen = self.remembered(request, LANGUAGE) or (session.language if session else "")
         return words_in(chosen or wanted(request.headers.get("Accept-Language", "")))
 
     async def _read_form(self, visit: Visit) -> None:

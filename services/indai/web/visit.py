@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 from indai.protocol.errors import InvalidInput, Reason
-from indai.web.catalog import Words
+from indai.web.catalog import NAMES, Words
 from indai.web.guards import UNKNOWN, Known
 from indai.web.render import Pages
 from indai.web.sessions import Session
@@ -80,6 +80,7 @@ class Visit:
             "_": self.words,
             "language": self.words.language,
             "direction": self.words.direction,
+            "languages": NAMES | {self.words.language: self.words.name},
             "theme": self.theme,
             "session": self.session,
             "csrf": self.csrf,

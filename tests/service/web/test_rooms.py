@@ -13,10 +13,11 @@ import pytest
 from aiohttp import ClientResponse
 from indai.client.audit import audit
 from indai.client.channels import plain_channel
+from indai.node.manners import Manners
 from indai.protocol import drill
 from indai.storage.pool import transaction
 from indai.tools.values import Caller, Status, unheard
-from indai.v1 import memory_pb2, owner_pb2
+from indai.v1 import desk_pb2, memory_pb2, owner_pb2
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 
 from tests.service.node.world import Owner, now_ms
@@ -36,6 +37,7 @@ ROOMS = (
     "/desk/memory",
     "/desk/spend",
     "/desk/access",
+    "/desk/settings",
     "/desk/pause",
 )
 
@@ -202,6 +204,33 @@ async def test_a_paused_agent_settles_nothing_alone_until_it_is_let_work_again(d
         assert "works again" in (await bob.post("/desk/pause/off")).text
         agreed = await desks.alice.meet("ind.ai/bob", title="Back again", **times)
         assert agreed.state == owner_pb2.THREAD_STATE_COMMITTED
+
+
+async def test_the_language_goes_with_its_owner_and_the_tone_into_what_the_agent_is_told(
+    desks: Desks,
+) -> None:
+    manners = Manners(desks.pool)
+    async with desks.browser(desks.b, desks.bob) as phone, desks.browser(desks.b, desks.bob) as laptop:
+        page = await phone.get("/desk/settings")
+        for code in ("hi", "ta", "ur", "mni", "sat"):
+            assert f'value="{code}"' in page.text
+            assert f'<span lang="{code}">' in page.text
+        assert (await phone.post("/desk/settings/language", language="ur")).path.endswith("?said=saved")
+        for browser in (phone, laptop):
+            page = await browser.get("/desk/threads")
+            assert '<html lang="ur" dir="rtl"' in page.text
+            assert "گفتگو" in page.text
+        assert (await phone.post("/desk/settings/language", language="tlh")).status == 400
+        await phone.post("/desk/settings/language", language="en")
+        assert '<html lang="en" dir="ltr"' in (await laptop.get("/desk/threads")).text
+
+        assert await manners.sentence("ind.ai/bob") == ""
+        await phone.post("/desk/settings/tone", tone=str(int(desk_pb2.TONE_FORMAL)))
+        assert "formal" in await manners.sentence("ind.ai/bob")
+        assert await manners.sentence("ind.ai/zoe") == ""
+        for wrong in ("9", "formal", "-1"):
+            assert (await phone.post("/desk/settings/tone", tone=wrong)).status == 400
+        await phone.post("/desk/settings/tone", tone="0")
 
 
 async def test_memory_is_seen_corrected_forgotten_and_taken_along(desks: Desks) -> None:

@@ -57,6 +57,10 @@ ZoneOf = Callable[[str], str]
 """The time zone of an owner who lives here; empty for others."""
 
 
+MannerOf = Callable[[str], Awaitable[str]]
+"""How an owner wants their agent to speak: a sentence for the prompt, or nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Around:
     """What a pipeline works with."""
@@ -70,6 +74,7 @@ class Around:
     zone_of: ZoneOf
     decide: Decide
     notices: Notices
+    manner_of: MannerOf
     llm: LlmServiceAsyncStub | None = None
     memory: MemoryServiceAsyncStub | None = None
 
@@ -260,18 +265,20 @@ class Pipeline:
     async def _recalled(self, context: Context, trace: Trace) -> tuple[Context, Stand]:
         turn, composed, perceived = context.turn, context.composed, context.perceived
         own = turn.owner if context.caller.door == "private" else ""
-        before, goals, looked_up = await asyncio.gather(
+        before, goals, manner, looked_up = await asyncio.gather(
             history(self._around.pool, turn),
             for_prompt(self._around.pool, own),
+            self._around.manner_of(turn.owner),
             recall(self._around.memory, turn, composed, perceived.text, simple=perceived.simple),
         )
         trace.note(recalled=len(looked_up.hits) + len(looked_up.facts), missing=list(looked_up.notes))
         moods = context.working.get("moods", [])
         answers = tuple(each.text for each in before.said if each.speaker == "agent")
+        guidance = working.guidance(perceived.mood, moods, context.working.get("price_turns"), answers)
         dynamic = Dynamic(
             profile=_profile(turn),
             working=working.words(context.working, before.summary, goals),
-            guidance=working.guidance(perceived.mood, moods, context.working.get("price_turns"), answers),
+            guidance="\n".join(filter(None, (manner, guidance))),
             facts=looked_up.facts,
             recall=looked_up.hits,
             graph=looked_up.graph,
