@@ -1,9 +1,11 @@
-"""The owner's desk under load: time to a page's first byte with 100,000 threads, and 500 open desks.
+"""The owner's desk under load: every room's time to the first byte with 100,000 threads, what it costs of the
+processor and how many statements it makes, and 500 open desks.
 
     python -m bench.desk [--threads N] [--streams N] [--rounds N]
 
 One node in a process of its own on Postgres of its own; pages are fetched over loopback by this process, one
 after another. Beside them stands a bare aiohttp handler with the same client, for what HTTP alone costs here.
+Statements are counted on a second node, whose Postgres writes each one down, without BEGIN and COMMIT.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
+from typing import TypeVar
 
 import asyncpg
 import psutil
@@ -39,11 +42,30 @@ from indai.web.accounts import Accounts
 from indai.web.live import MAX_STREAMS
 from indai.web.sessions import Sessions
 
+T = TypeVar("T")
 OWNERS = "ind.ai/owner-{}"
-PAGES = ("/desk", "/desk/threads", "/desk/threads?page=", "/desk/commitments", "/desk/people", "/desk/rules")
+PAGES = (
+    "/desk",
+    "/desk/threads",
+    "/desk/threads?page=",
+    "/desk/threads/",
+    "/desk/commitments",
+    "/desk/calendar",
+    "/desk/rules",
+    "/desk/people",
+    "/desk/people?page=",
+    "/desk/shared",
+    "/desk/memory",
+    "/desk/spend",
+    "/desk/access",
+    "/desk/settings",
+    "/desk/pause",
+    "/desk/more",
+)
+FEW_THREADS = 1_000
 READY_S = 120.0
 HOUR_MS = 3_600_000
-_NEXT = re.compile(r"/desk/threads\?(page=[^\"&]+)")
+_OWN = re.compile(r"LOG:  (?:statement|execute [^:]*): +(?!BEGIN|COMMIT|ROLLBACK)")
 _FILL = """
 INSERT INTO node.threads
   (owner, thread, peer, side, outgoing, phase, kind, title, words, reason, created_ms, updated_ms)
@@ -60,11 +82,22 @@ class Place:
     home: Home
     pool: asyncpg.Pool
     pid: int
+    postmaster: int
+    log: Path
     admin: str = field(repr=False)
 
     @property
     def desk(self) -> str:
         return self.home.running().roles["desk"].removesuffix("/desk")
+
+    def processor_ms(self) -> tuple[float, float]:
+        """Of the processor so far: the node's, and its Postgres backends'."""
+        node = psutil.Process(self.pid).cpu_times()
+        backends = 0.0
+        for one in psutil.Process(self.postmaster).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                backends += sum(one.cpu_times()[:2])
+        return (node.user + node.system) * 1000, backends * 1000
 
     @contextlib.asynccontextmanager
     async def browser(self, owner: str) -> AsyncIterator[ClientSession]:
@@ -101,33 +134,74 @@ async def main() -> None:
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=100)
     chosen = parser.parse_args()
+    owners = [OWNERS.format(n) for n in range(-(-chosen.streams // MAX_STREAMS) or 1)]
+    counted = await _with_node(owners[:1], FEW_THREADS, {"log_statement": "all"}, _statements)
+
+    async def measure(place: Place) -> None:
+        await _measure(place, owners, chosen, counted)
+
+    await _with_node(owners, chosen.threads, {}, measure)
+
+
+async def _with_node(
+    owners: list[str], threads: int, settings: dict[str, str], run: Callable[[Place], Awaitable[T]]
+) -> T:
+    """A node with these owners, of whom the first has so many threads."""
     with tempfile.TemporaryDirectory(prefix="indai-bench-") as folder:
         base = Path(folder)
         if os.geteuid() == 0:
             base.chmod(0o711)  # noqa: ASYNC240 - before anything runs
-        owners = [OWNERS.format(n) for n in range(-(-chosen.streams // MAX_STREAMS) or 1)]
         try:
-            async with _node(base) as place:
+            async with _node(base, settings) as place:
                 for owner in owners:
                     await claim_handle(place.home, owner)
-                await _fill(place, owners[0], chosen.threads)
-                await _measure(place, owners, chosen)
+                await _fill(place, owners[0], threads)
+                return await run(place)
         finally:
             discard(base)
 
 
-async def _measure(place: Place, owners: list[str], chosen: argparse.Namespace) -> None:
+async def _statements(place: Place) -> dict[str, int]:
+    """How many each page makes: the fewest of some, since the node's own work goes on beside them."""
+    counted = {}
+    async with place.browser(OWNERS.format(0)) as http:
+        for page in PAGES:
+            path, few = await _path_of(http, place, page), []
+            for _ in range(6):
+                before = len(_OWN.findall(place.log.read_text(errors="replace")))
+                async with http.get(place.desk + path) as answer:
+                    await answer.read()
+                few.append(len(_OWN.findall(place.log.read_text(errors="replace"))) - before)
+            counted[page] = min(few[1:])
+    return counted
+
+
+async def _measure(
+    place: Place, owners: list[str], chosen: argparse.Namespace, counted: dict[str, int]
+) -> None:
     async with place.browser(owners[0]) as http:
         print(f"{chosen.threads:,} threads, {chosen.rounds} rounds, one page after another")
-        print(f"{'a bare handler':28} {await _bare(chosen.rounds)}")
+        print(f"{'a bare handler':24} {await _bare(chosen.rounds)}")
         for page in PAGES:
-            path = page
-            if page.endswith("="):
-                async with http.get(f"{place.desk}/desk/threads") as answer:
-                    found = _NEXT.search(unescape(await answer.text()))
-                path = f"/desk/threads?{found[1]}" if found else "/desk/threads"
-            print(f"{page:28} {await _times(http, place.desk + path, chosen.rounds)}")
+            path, before = await _path_of(http, place, page), place.processor_ms()
+            times = await _times(http, place.desk + path, chosen.rounds)
+            node, backends = (
+                (after - began) / len(times.values)
+                for after, began in zip(place.processor_ms(), before, strict=True)
+            )
+            spent = f"CPU {node:5.1f} ms node {backends:5.1f} ms Postgres   {counted[page]:3} statements"
+            print(f"{page:24} {times}   {spent}")
         await _streams(http, place, owners, chosen.streams)
+
+
+async def _path_of(http: ClientSession, place: Place, page: str) -> str:
+    """A second page, or one thread, by the first link to it in the list; else the page itself."""
+    if page[-1] not in "=/":
+        return page
+    room = page.rstrip("/").removesuffix("?page=")
+    async with http.get(place.desk + room) as answer:
+        found = re.search(re.escape(page) + r'[^"&]+', unescape(await answer.text()))
+    return found[0] if found else room
 
 
 async def _times(http: ClientSession, url: str, rounds: int) -> Times:
@@ -174,9 +248,9 @@ async def _streams(http: ClientSession, place: Place, owners: list[str], count: 
         await asyncio.gather(*map(_event, opened))
         grown = (psutil.Process(place.pid).memory_info().rss - before) / len(opened) / 1024
         print(f"{len(opened)} desks open, {grown:.0f} KiB each")
-        print(f"{'/desk beside them':28} {await _times(http, place.desk + '/desk', 50)}")
+        print(f"{'/desk beside them':24} {await _times(http, place.desk + '/desk', 50)}")
         took = [await _change(place, owners, opened[:MAX_STREAMS]) for _ in range(10)]
-        print(f"{'a change, seen by 8 desks':28} {Times(tuple(took))}")
+        print(f"{'a change, seen by 8':24} {Times(tuple(took))}")
 
 
 async def _change(place: Place, owners: list[str], streams: list[StreamReader]) -> float:
@@ -215,10 +289,10 @@ async def _fill(place: Place, owner: str, threads: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _node(base: Path) -> AsyncIterator[Place]:
+async def _node(base: Path, settings: dict[str, str]) -> AsyncIterator[Place]:
     home = Home(base / "node")
     home.path.mkdir(mode=0o711)
-    async with EmbeddedPostgres(base / "postgres") as server:
+    async with EmbeddedPostgres(base / "postgres", settings) as server:
         urls = DatabaseUrls.from_server(server)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("INDAI_")}
         environment |= {"INDAI_DATABASE_URL": urls.app, "INDAI_DATABASE_ADMIN_URL": urls.admin}
@@ -238,7 +312,9 @@ async def _node(base: Path) -> AsyncIterator[Place]:
         try:
             await asyncio.wait_for(child.stdout.readline(), READY_S)
             pool = await open_pool(urls.app, statement_timeout_ms=120_000)
-            yield Place(home, pool, child.pid, urls.admin)
+            backend = psutil.Process(await pool.fetchval("SELECT pg_backend_pid()"))
+            log = base / "postgres" / "postgres.log"
+            yield Place(home, pool, child.pid, backend.ppid(), log, urls.admin)
             await pool.close()
         finally:
             if child.returncode is None:

@@ -74,7 +74,13 @@ class MemoryRoom:
     async def forget(self, visit: Visit) -> web.StreamResponse:
         """One fact, for good."""
         request = pb.ForgetRequest(id=visit.named("fact"))
-        await self._memory.Forget(request, metadata=visit.metadata)
+        answer = await self._memory.Forget(request, metadata=visit.metadata)
+        if not any(answer.removed.values()):
+            raise NotFound(
+                Reason.NOT_FOUND,
+                "There is no such fact: it was forgotten already, or is not yours.",
+                hint="load the page again",
+            )
         return visit.go("/desk/memory", "forgotten")
 
     async def forget_person(self, visit: Visit) -> web.StreamResponse:

@@ -204,11 +204,11 @@ class Site:
                     raise _insecure()
                 response = await handler(visit)
             except IndaiError as error:
-                response = self._sorry(visit, error)
+                response = await self._sorry(visit, error)
             except web.HTTPException:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary: a visitor gets words and an id
-                response = self._sorry(visit, _unforeseen(error))
+                response = await self._sorry(visit, _unforeseen(error))
             if not response.prepared:
                 self.protect(response)
                 if fresh:
@@ -315,13 +315,21 @@ class Site:
         guards.check_form(self._secret, bound, token)
         visit.form = form
 
-    def _sorry(self, visit: Visit, error: IndaiError) -> web.Response:
+    async def _sorry(self, visit: Visit, error: IndaiError) -> web.Response:
         """What went wrong, in words, with the status of its reason."""
-        if error.reason is Reason.UNAUTHENTICATED and visit.session is not None:
-            answer = visit.go(SIGN_IN)  # ended between the cookie and the call
+        if error.reason is Reason.UNAUTHENTICATED and await self._has_ended(visit):
+            answer = visit.go(SIGN_IN)
             self.drop(answer)
             return answer
         return visit.page("web/sorry.html", status=error.reason.status.http, error=error)
+
+    async def _has_ended(self, visit: Visit) -> bool:
+        """Whether the session ended between the cookie and the call. Something else may have been what was
+        not believed, such as a new passkey: that signs nobody out."""
+        try:
+            return visit.session is not None and await self.sessions.find_token(visit.token) is None
+        except IndaiError:
+            return False
 
     def _name(self, name: str) -> str:
         """Over TLS the prefix keeps other hosts and plain HTTP from setting it (RFC 6265bis, 4.1.3.2)."""

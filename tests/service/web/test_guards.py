@@ -4,19 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import re
+import uuid
 from contextlib import AsyncExitStack
+from dataclasses import fields
+from html import unescape
+from typing import Any
+from urllib.parse import quote
 
 import pytest
+from aiohttp import web
+from indai.client.channels import plain_channel
+from indai.desk.calls import Calls
+from indai.desk.owner import OwnerDesk
 from indai.node.web_role import place_at
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import owner_pb2
+from indai.storage.pool import transaction
+from indai.v1 import commerce_pb2, desk_pb2, memory_pb2, owner_pb2
+from indai.v1.commerce_pb2_grpc import CommerceServiceStub
+from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.web.guards import Limit, check_origin
-from indai.web.site import ACTS_A_MINUTE
+from indai.web.live import Live
+from indai.web.site import ACTS_A_MINUTE, Place, Site
 
 from tests.service.node.lives import until
-from tests.service.web.conftest import Desks
+from tests.service.node.world import now_ms
+from tests.service.web.conftest import BOBS, HOUR_MS, Desks
 
 SCRIPT = "<script>alert(1)</script>"
+QUERIES = {
+    "/desk": "page said",
+    "/desk/threads": "page only",
+    "/desk/commitments": "page",
+    "/desk/calendar": "month week",
+    "/desk/rules": "template",
+    "/desk/people": "page",
+    "/desk/shared": "peer page",
+    "/desk/memory": "about page",
+    "/desk/access": "page",
+    "/desk/start": "to",
+    "/desk/sign-in": "code next",
+}
 
 
 async def test_every_answer_forbids_inline_script_frames_and_other_sites(desks: Desks) -> None:
@@ -191,3 +218,112 @@ def test_too_many_acts_of_one_are_refused_and_cost_nobody_else() -> None:
     assert refused.value.reason is Reason.RATE_LIMITED
     limit.check("another", 59_999)
     limit.check("one", 60_000)
+
+
+def _rooms() -> list[tuple[str, str]]:
+    """Method and address of everything in the owner's desk."""
+    nothing: Any = None
+    site = Site(nothing, nothing, b"s" * 32, lambda: 0, lambda: Place("http://localhost", secure=True), {})
+    calls = Calls(*[nothing] * len(fields(Calls)))
+    app = web.Application()
+    app.add_routes(OwnerDesk(site, calls, Live(site), nothing, nothing).routes())
+    found = [(route.method, route.resource) for route in app.router.routes()]
+    return [(method, where.canonical) for method, where in found if where is not None and method != "HEAD"]
+
+
+async def _belongings(desks: Desks) -> dict[str, str]:
+    """Something of bob's for each name in an address."""
+    thread, action = await desks.asked(title="Secret plan")
+    memory = MemoryServiceStub(plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token))
+    fact = memory_pb2.Fact(key="preference.drink", value_json='"chai"')
+    await memory.Remember(memory_pb2.RememberRequest(facts=[fact]))
+    facts = await memory.ListFacts(memory_pb2.ListFactsRequest(key_prefix="preference.drink"))
+    commerce = CommerceServiceStub(plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token))
+    wanted = commerce_pb2.Mandate(
+        payee="ind.ai/alice", max_amount_minor=1, currency="INR", period=commerce_pb2.MANDATE_PERIOD_MONTH
+    )
+    wanted.expire_time.FromMilliseconds(now_ms() + 24 * HOUR_MS)
+    request = commerce_pb2.AddMandateRequest(request_id=str(uuid.uuid4()), mandate=wanted)
+    made = await commerce.AddMandate(request)
+    key = "ab" * 32
+    async with transaction(desks.pool, ("ind.ai/bob",)) as connection:
+        await connection.execute(
+            "INSERT INTO web.passkeys (credential_sha256, credential_id, scope, account, public_key,"
+            " sign_count, name, created_ms) SELECT $1, 'x', scope, id, 'x', 0, 'bobs', 0 FROM web.accounts"
+            " WHERE scope = 'ind.ai/bob' ON CONFLICT DO NOTHING",
+            bytes.fromhex(key),
+        )
+    sessions = await desks.service(desks.b, desks.bob.token).ListDeskSessions(
+        desk_pb2.ListDeskSessionsRequest(scope="")
+    )
+    return {
+        "thread": thread,
+        "hash": action,
+        "fact": facts.facts[0].id,
+        "mandate": made.mandate.mandate_id,
+        "key": key,
+        "session": sessions.sessions[0].session_id,
+        "form": "proof",
+    }
+
+
+async def test_no_address_of_the_desk_opens_or_changes_what_is_another_owners(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as bob:
+        belongings = await _belongings(desks)
+        mallory = await desks.b.agent("ind.ai/mallory", BOBS)
+        tried = 0
+        async with desks.browser(desks.b, mallory) as other:
+            await other.get("/desk")
+            for method, address in _rooms():
+                if "{" not in address:
+                    continue
+                path = address.format(**belongings)  # a new name has no value here
+                answer = {"answer": "yes", "way": "day", "value": "hers", "sentence": "no"}
+                page = await (other.get(path) if method == "GET" else other.post(path, None, **answer))
+                assert page.status == 404, (method, path, page.text)
+                assert "Secret plan" not in page.text
+                tried += 1
+            for peer in ("ind.ai/alice", "ind.ai/bob"):
+                assert "Secret plan" not in (await other.get(f"/desk/shared?peer={peer}")).text
+        assert tried >= 15
+        home = unescape((await bob.get("/desk")).text)
+        assert belongings["hash"] in home
+        assert "chai" in (await bob.get("/desk/memory?about=preference.drink")).text
+        access = (await bob.get("/desk/access")).text
+        assert "bobs" in access
+        assert belongings["session"] in access
+
+
+async def test_script_in_every_field_and_address_stays_text(desks: Desks) -> None:
+    belongings = await _belongings(desks)
+    sentence = f"version: 1\nrules:\n  - id: x\n    say: '{SCRIPT}'\n    allow: meet\n    with: anyone\n"
+    fields_of = {
+        "/desk/rules/preview": {"yaml": sentence},
+        "/desk/rules/save": {"yaml": SCRIPT},
+        "/desk/people/circle": {"handle": "ind.ai/x", "circle": SCRIPT},
+        "/desk/memory/forget-person": {"person": SCRIPT},
+        "/desk/memory/{fact}/correct": {"value": SCRIPT},
+        "/desk/access/drill": {"signature": SCRIPT},
+        "/desk/counter/{hash}": {"first": SCRIPT, "last": SCRIPT, "minutes": SCRIPT},
+        "/desk/threads/{thread}/dispute": {"sentence": SCRIPT},
+        "/desk/threads/{thread}/cancel": {"sentence": SCRIPT},
+    }
+    names = ("answer", "way", "language", "tone", "page", "to", "peer", "title", "name", "value", "handle")
+    wordless = ("end", "remove", "revoke", "forget", "withdraw", "erase", "off")
+    async with desks.browser(desks.b, desks.bob) as bob:
+        for method, address in _rooms():
+            if method != "POST" or address.endswith(wordless):
+                continue
+            for given in (fields_of.get(address, {}), dict.fromkeys(names, SCRIPT)):
+                page = await bob.post(address.format(**belongings), None, **given)
+                assert page.status < 500, (address, page.text)
+                assert SCRIPT not in page.text, address
+                assert "/sign-in" not in page.path, address  # nobody is signed out by it
+        for room, queries in QUERIES.items():
+            for name in queries.split():
+                page = await bob.get(f"{room}?{name}={quote(SCRIPT)}")
+                assert page.status < 500, (room, name)
+                assert SCRIPT not in page.text, (room, name)
+        # What was kept of it is shown as text.
+        kept = await bob.get("/desk/memory?about=preference.drink")
+        assert "&lt;script&gt;" in kept.text
