@@ -1,10 +1,4 @@
-"""A whole agent: answers what it is asked, asks for a meeting itself, and awaits what comes of it.
-
-pip install .
-indai up                                                   # in a terminal of its own
-indai handle claim ind.ai/zoe; indai handle claim ind.ai/bob
-python stranger.py ind.ai/zoe ind.ai/bob
-"""
+"""A whole agent: `python stranger.py ind.ai/zoe ind.ai/bob`, beside `indai up` with both handles claimed."""
 
 import asyncio
 import sys
@@ -12,6 +6,7 @@ from datetime import timedelta
 
 from indai.client.agent import Agent
 from indai.client.outcomes import Question
+from indai.protocol.errors import IndaiError
 
 
 async def main(handle: str, peer: str) -> None:
@@ -27,4 +22,7 @@ async def main(handle: str, peer: str) -> None:
         await serving
 
 
-asyncio.run(main(*sys.argv[1:3]))
+try:
+    asyncio.run(main(*sys.argv[1:3]))
+except IndaiError as error:
+    sys.exit(str(error))  # one sentence, and what to do next

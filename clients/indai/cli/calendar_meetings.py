@@ -11,10 +11,10 @@ from indai.cli.errors import file_error, wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit
-from indai.cli.session import owner_session
-from indai.cli.words import iso, milliseconds, span
+from indai.cli.session import now_ms, owner_session
+from indai.cli.words import iso, milliseconds, span, time_on
 from indai.node.calendar.itip import Method, as_mail
-from indai.v1 import calendar_pb2
+from indai.v1 import calendar_pb2, owner_pb2
 
 METHODS = {
     "request": calendar_pb2.INVITATION_METHOD_REQUEST,
@@ -100,16 +100,18 @@ def _show(page: Page, found: Sequence[calendar_pb2.CalendarChange], zone: ZoneIn
 )
 @click.argument("mid")
 @click.option("--method", type=click.Choice(sorted(METHODS)), default=None, help="Else what fits.")
+@click.option("--only", metavar="DAY", default="", help="Of one that repeats: the time on this day.")
 @click.option("--mail", metavar="ADDRESS", default="", help="A mail to this address instead.")
 @click.option("--output", metavar="FILE", default="", help="Write it here; else it is printed.")
 @as_option
-def invite(home: Home, acting: str, mid: str, method: str | None, mail: str, output: str) -> None:
+def invite(home: Home, acting: str, mid: str, method: str | None, only: str, mail: str, output: str) -> None:
     """Write the meeting MID as an invitation for any calendar program.
 
     MID is a commitment or its thread. It is an iTIP message (RFC 5546): a
-    REQUEST, or a CANCEL for a meeting that was called off.
+    REQUEST, or a CANCEL for a meeting that was called off. Of one that repeats
+    it is about the next time, or the one that you name (MID is its thread then).
     """
-    answer = run(_invite(home, acting, mid, method))
+    answer = run(_invite(home, acting, mid, method, only))
     kind, data = next(name for name, number in METHODS.items() if number == answer.method), answer.ics
     if mail:
         if any(char.isspace() for char in mail) or "@" not in mail:
@@ -129,8 +131,12 @@ def invite(home: Home, acting: str, mid: str, method: str | None, mail: str, out
 
 
 async def _invite(
-    home: Home, acting: str, mid: str, method: str | None
+    home: Home, acting: str, mid: str, method: str | None, only: str
 ) -> calendar_pb2.GetInvitationResponse:
     async with owner_session(home, acting) as owner:
         number = METHODS[method] if method else calendar_pb2.INVITATION_METHOD_UNSPECIFIED
-        return await owner.calendars.GetInvitation(calendar_pb2.GetInvitationRequest(id=mid, method=number))
+        request = calendar_pb2.GetInvitationRequest(id=mid, method=number)
+        if only:
+            thread = (await owner.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=mid))).thread
+            request.only_time.CopyFrom(time_on(thread, only, now_ms(), await owner.zone()))
+        return await owner.calendars.GetInvitation(request)

@@ -34,6 +34,19 @@ _ON_CHANGE = {
 _HEX = set("0123456789abcdef")
 
 
+# The newest version of a thread's event; of several times the one that is named, else the next that stands.
+_WRITTEN = """
+SELECT doc, mid, peer FROM (
+  SELECT DISTINCT ON (e.doc ->> 'uid') e.doc, t.mid, t.peer
+  FROM node.effects e JOIN node.threads t USING (owner, thread)
+  WHERE e.owner = $1 AND e.thread = $2 AND e.kind = 'calendar-put' AND t.erased_ms IS NULL
+  ORDER BY e.doc ->> 'uid', (e.doc ->> 'sequence')::int DESC, e.created_ms DESC
+) AS v WHERE $3::bigint IS NULL OR (doc ->> 'start_ms')::bigint = $3
+ORDER BY coalesce((doc ->> 'cancelled')::boolean, false),
+  (doc ->> 'end_ms')::bigint < extract(epoch FROM now()) * 1000, (doc ->> 'start_ms')::bigint LIMIT 1
+"""
+
+
 class CalendarServicer(calendar_pb2_grpc.CalendarServiceServicer):
     """CalendarService."""
 
@@ -147,11 +160,10 @@ class CalendarServicer(calendar_pb2_grpc.CalendarServiceServicer):
         thread, title = await self._find(owner, request.id)
         async with self._store.scope(owner) as connection:
             row = await connection.fetchrow(
-                "SELECT e.doc, t.mid, t.peer FROM node.effects e JOIN node.threads t USING (owner, thread)"
-                " WHERE e.owner = $1 AND e.thread = $2 AND e.kind = 'calendar-put' AND t.erased_ms IS NULL"
-                " ORDER BY (e.doc ->> 'sequence')::int DESC, e.created_ms DESC LIMIT 1",
+                _WRITTEN,
                 owner,
                 thread,
+                views.milliseconds(request.only_time) if request.HasField("only_time") else None,
             )
         if row is None:
             raise NotFound(Reason.NOT_FOUND, "No meeting is agreed in this thread.", hint="indai commitments")

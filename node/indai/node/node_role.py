@@ -64,7 +64,7 @@ from indai.node.policies import Policies
 from indai.node.querier import Querier
 from indai.node.refusals import Refusals
 from indai.node.registry_watch import alarm, tail
-from indai.node.reminders import telling
+from indai.node.reminders import Telling
 from indai.node.secrets import Secrets
 from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
@@ -220,7 +220,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.push_async_callback(effects.close)
         timers = Timers(store, agents, engine.wake, clock)
         feed = MemoryFeed(store, agents, near.memory) if near.memory is not None else None
-        engine.start_work(outbox, effects, [timers, feed] if feed else [timers])
+        telling = Telling(store, agents)
+        engine.start_work(outbox, effects, [timers, telling, feed] if feed else [timers, telling])
         stack.push_async_callback(engine.close)
 
         peer = await RpcServer.start(
@@ -333,7 +334,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             goal_role(plan.pool, clock, agents, bindings, tools.toolbox, tools.desks, talks.outbound)
         )
         tools.start(talks.outbound)
-        await stack.enter_async_context(telling(store, agents, tools.tell_owner))
+        await stack.enter_async_context(telling.to(tools.tell_owner))
         stack.push_async_callback(tools.close)
         yield NodeRole(
             peer,

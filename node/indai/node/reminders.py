@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, time
@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo
 
 import structlog
 from indai.node.agents import Agents
-from indai.node.draft import Draft
+from indai.node.draft import Draft, ThreadState
+from indai.node.following import portions
 from indai.node.kinds import words
 from indai.node.store import Store
 from indai.protocol.errors import IndaiError
@@ -134,16 +135,37 @@ def _morning(begins_ms: int, minute: int, zone: ZoneInfo) -> int:
 
 class Telling:
     """Hands on what waits, at least once; the conversation tells the same key once. An owner who has never
-    talked to their agent has the journal."""
+    talked to their agent has the journal. It follows the engine, and asks for the rows of owners alone of
+    whom something agreed has changed."""
 
-    def __init__(self, store: Store, agents: Agents, tell: TellOwner) -> None:
-        self._store, self._agents, self._tell = store, agents, tell
+    def __init__(self, store: Store, agents: Agents) -> None:
+        self._store = store
+        self._changed: dict[str, None] = dict.fromkeys(agents)
 
-    async def step(self) -> int:
-        """Hand on what waits now; how many."""
-        owners = list(self._agents)
-        if not owners:
-            return 0
+    def committed(self, states: Collection[ThreadState]) -> None:
+        """See `Follower`."""
+        agreed = (state for state in states if state.side.life is not None)
+        self._changed.update(dict.fromkeys(state.columns["owner"] for state in agreed))
+
+    def doubted(self, owners: Collection[str]) -> None:
+        """See `Follower`."""
+        self._changed.update(dict.fromkeys(owners))
+
+    async def step(self, tell: TellOwner) -> None:
+        """Hand on what waits now of those who have changed; what fails is tried again."""
+        taken, self._changed = self._changed, {}
+        for owners in portions(taken):
+            try:
+                if await self._hand_on(owners, tell) == MAX_ROWS:
+                    self.doubted(owners)
+            except IndaiError as error:
+                log.warning("owners not told", reason=error.reason.name, error=error.message)
+                self.doubted(owners)
+            except Exception:  # whoever tells may fail in ways of its own
+                log.exception("owners not told")
+                self.doubted(owners)
+
+    async def _hand_on(self, owners: Sequence[str], tell: TellOwner) -> int:
         async with self._store.scope(*owners) as connection:
             rows = await connection.fetch(
                 "SELECT owner, key, doc FROM node.effects WHERE owner = ANY($1) AND NOT done AND kind = $2"
@@ -154,29 +176,23 @@ class Telling:
             )
         for row in rows:
             if sentence := json.loads(row["doc"]).get("words"):  # gone with a thread that was erased
-                await self._tell(row["owner"], sentence, row["key"])
+                await tell(row["owner"], sentence, row["key"])
         if rows:
             await self._store.mark_done([(row["owner"], row["key"]) for row in rows])
         return len(rows)
 
-    async def run(self) -> None:
+    async def run(self, tell: TellOwner) -> None:
         """For as long as it is not cancelled."""
         while True:
-            try:
-                while await self.step() == MAX_ROWS:
-                    pass
-            except IndaiError as error:
-                log.warning("owners not told", reason=error.reason.name, error=error.message)
+            await self.step(tell)
             await asyncio.sleep(POLL_S)
 
-
-@asynccontextmanager
-async def telling(store: Store, agents: Agents, tell: TellOwner) -> AsyncIterator[Telling]:
-    """Running until the end of the block."""
-    made = Telling(store, agents, tell)
-    task = asyncio.create_task(made.run())
-    try:
-        yield made
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    @asynccontextmanager
+    async def to(self, tell: TellOwner) -> AsyncIterator[None]:
+        """Running until the end of the block."""
+        task = asyncio.create_task(self.run(tell))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -189,7 +189,8 @@ def _words(seen: Message, zone: ZoneInfo) -> str:
         case EventBody() as event:
             asked = "asks for " if not event.seq else ""
             said = ": ".join(filter(None, (event.reason, quoted(event.sentence) if event.sentence else "")))
-            return f"{asked}{event.kind.value}" + (f", {said}" if said else "")
+            about = f" of {words.moment(event.time_ms, zone)}" if event.time_ms else ""
+            return f"{asked}{event.kind.value}{about}" + (f", {said}" if said else "")
         case RejectBody() as reject:
             return f"{reject.reason}: {quoted(reject.sentence)}" if reject.sentence else reject.reason
         case QueryBody() as query:

@@ -668,19 +668,25 @@ class GetInvitationRequest(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
+    ONLY_TIME_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Hex of the thread's id or of the commitment's mid, or an unambiguous prefix of at least 6 characters."""
     method: Global___InvitationMethod.ValueType
     """UNSPECIFIED: CANCEL for what was called off, else REQUEST."""
+    @_builtins.property
+    def only_time(self) -> _timestamp_pb2.Timestamp:
+        """Of a meeting that repeats: the agreed start of the time that is meant; without it the next one that stands."""
+
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
         method: Global___InvitationMethod.ValueType = ...,
+        only_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["only_time", b"only_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "method", b"method"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "method", b"method", "only_time", b"only_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

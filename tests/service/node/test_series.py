@@ -9,8 +9,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError
-from indai.v1 import intents_pb2, negotiation_pb2, owner_pb2
+from indai.v1 import calendar_pb2, intents_pb2, negotiation_pb2, owner_pb2
+from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 
 from tests.service.node.conftest import Pair
 from tests.service.node.hosts import home_of
@@ -106,6 +108,14 @@ async def test_one_time_is_called_off_alone_and_the_others_stand(pair: Pair, tmp
             series.thread_id,
             lambda _, node=node, owner=owner: booked(node, owner, "Once less") == (TIMES - 1, 1),  # type: ignore[misc]
         )
+    async with plain_channel(pair.b.info.addresses["owner"], token=pair.bob.token) as channel:
+        calendars = CalendarServiceStub(channel)
+        asked = calendar_pb2.GetInvitationRequest(id=series.thread_id)
+        invited = await calendars.GetInvitation(asked)  # the next one that stands
+        assert invited.method == calendar_pb2.INVITATION_METHOD_REQUEST
+        assert f"{standing[0].ToDatetime(UTC):%Y%m%dT%H%M%SZ}".encode() in invited.ics
+        asked.only_time.CopyFrom(standing[1])
+        assert (await calendars.GetInvitation(asked)).method == calendar_pb2.INVITATION_METHOD_CANCEL
     assert (await at(pair, series, 1)).state == COMMITTED
     assert (await at(pair, series, 2)).state == REJECTED
     no_time = owner_pb2.CancelCommitmentRequest(thread_id=series.thread_id, only_time=standing[1])
