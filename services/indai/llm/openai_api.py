@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 from indai.llm import openai_values as values
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Refused
+from indai.tools.identity import refuse_aadhaar
 from indai.v1 import llm_pb2 as pb
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
         raise InvalidInput(Reason.MALFORMED, "The request is no JSON, or too large.") from None
     if not isinstance(body, dict):
         raise InvalidInput(Reason.MALFORMED, "The request is no JSON object.")
+    refuse_aadhaar(body, "The request")
     return body
 
 

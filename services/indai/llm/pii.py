@@ -62,8 +62,11 @@ class Scrubber:
 
     def scrub(self, text: str) -> str:
         """The text with a word in place of each value."""
+        folded = fold_digits(text)
         for kind in self._kinds:
-            text = self._replace(kind, text)
+            replaced = self._replace(kind, text, folded)
+            if replaced is not text:
+                text, folded = replaced, fold_digits(replaced)
         return text
 
     def scrub_first(self, text: str) -> str:
@@ -87,8 +90,8 @@ class Scrubber:
             counts[kind.value] = counts.get(kind.value, 0) + 1
         return counts
 
-    def _replace(self, kind: Pii, text: str) -> str:
-        folded = fold_digits(text)
+    def _replace(self, kind: Pii, text: str, folded: str) -> str:
+        """The same text where nothing of a kind was found."""
         pieces, at = [], 0
         for start, end in _spans(kind, folded):
             if start < at:

@@ -219,6 +219,7 @@ async def test_texts_are_embedded_by_the_model_that_the_memory_uses(node: Node) 
         ({"messages": "x"}, 400, "invalid_request_error"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "invalid_request_error"),
         ({"model": "gpt-9"}, 404, "api_error"),
+        ({"messages": [{"role": "user", "content": "My Aadhaar is 2999 2849 6545"}]}, 403, "api_error"),
     ],
 )
 async def test_what_tools_ask_wrongly_is_said_in_that_format(
