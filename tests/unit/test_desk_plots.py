@@ -7,7 +7,7 @@ import io
 import xml.etree.ElementTree as ET
 
 from indai.desk.plots import HEAD, HEIGHT, Bar, amount, share, stacked
-from indai.desk.tenant_frame import csv
+from indai.desk.tenant_files import csv
 
 EVIL = '"><script>alert(1)</script>'
 

@@ -108,6 +108,7 @@ def test_templates_have_no_words_of_their_own() -> None:
         "proof",
         "COSE",
         "CSV",
+        "JSON",
         "doctype",
         "html",
         "wide",

@@ -90,7 +90,7 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
     desks = (
         OwnerDesk(site, calls, live, passkeys, accounts),
         TenantDesk(site, calls, live),
-        PeopleIn(site, calls),
+        PeopleIn(site, calls, passkeys),
     )
     routes = [site.static(), *sign_in.routes(), *Auditor(site, plan.logs).routes()]
     routes += [route for desk in desks for route in desk.routes()]

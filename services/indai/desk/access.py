@@ -13,12 +13,15 @@ from typing import Final
 
 from aiohttp import web
 from indai.desk.frame import ROLES, Frame
+from indai.desk.people_in import HOME as LET_IN
 from indai.protocol.errors import InvalidInput, Reason
 from indai.v1 import desk_pb2
+from indai.web.accounts import TENANT_ROLES
 from indai.web.passkeys import Passkeys
 from indai.web.visit import Visit
 
 ACTS: Final = 30
+ANYBODY: Final = (*ROLES, *TENANT_ROLES)
 
 
 class Access:
@@ -35,8 +38,8 @@ class Access:
             site.act("/desk/access/sessions/{session:[0-9a-f-]{36}}/end", ROLES, self.end),
             site.act("/desk/access/passkeys/{key:[0-9a-f]{64}}/remove", ROLES, self.remove),
             site.act("/desk/access/drill", ROLES, self.drill),
-            site.act("/desk/passkey/offer", ROLES, self.offer),
-            site.act("/desk/passkey/add", ROLES, self.add),
+            site.act("/desk/passkey/offer", ANYBODY, self.offer),
+            site.act("/desk/passkey/add", ANYBODY, self.add),
         )
 
     async def access(self, visit: Visit) -> web.StreamResponse:
@@ -99,7 +102,8 @@ class Access:
         await self._passkeys.add(
             visit.signed_in, self._frame.site.place(), visit.said("value", most=20_000), name
         )
-        return web.json_response({"go": "/desk/access?said=saved"})
+        home = "/desk/access" if visit.signed_in.role in ROLES else LET_IN
+        return web.json_response({"go": f"{home}?said=saved"})
 
     def _challenge(self, visit: Visit) -> str:
         """The same for a session all day, so that the key may be fetched from where it lies."""

@@ -16,6 +16,7 @@ from indai.desk.show import Show
 from indai.protocol.errors import Refused
 from indai.v1 import desk_pb2 as pb
 from indai.web.accounts import EVERYWHERE, OPERATOR, TENANT_ROLES
+from indai.web.passkeys import Passkeys
 from indai.web.site import Site
 from indai.web.visit import Visit
 
@@ -26,8 +27,8 @@ ACTS: Final = 50
 class PeopleIn:
     """Pages and acts of accounts."""
 
-    def __init__(self, site: Site, calls: Calls) -> None:
-        self._site, self._desk = site, calls.desk
+    def __init__(self, site: Site, calls: Calls, passkeys: Passkeys) -> None:
+        self._site, self._desk, self._passkeys = site, calls.desk, passkeys
         for role in TENANT_ROLES:
             site.homes.setdefault(role, HOME)
 
@@ -40,6 +41,7 @@ class PeopleIn:
             site.act(f"{HOME}/revoke", roles, self.revoke),
             site.act(f"{HOME}/code", roles, self.code),
             site.act(f"{HOME}/end", roles, self.end),
+            site.act(f"{HOME}/passkeys/{{key:[0-9a-f]{{64}}}}/remove", roles, self.remove),
         )
 
     async def page(self, visit: Visit) -> web.StreamResponse:
@@ -74,6 +76,12 @@ class PeopleIn:
         await self._desk.RevokeDeskSession(request, metadata=visit.metadata)
         return visit.go(HOME, "removed")
 
+    async def remove(self, visit: Visit) -> web.StreamResponse:
+        """One's own passkey, which signs in no more."""
+        me = visit.signed_in
+        await self._passkeys.remove(me.scope, me.account, bytes.fromhex(visit.named("key")))
+        return visit.go(HOME, "removed")
+
     async def _page(self, visit: Visit, made: pb.CreateSignInCodeResponse | None = None) -> web.Response:
         me, call = visit.signed_in, visit.metadata
         governs = _governs(visit)
@@ -100,6 +108,7 @@ class PeopleIn:
             acts=acts.acts,
             more=acts.next_page_token,
             made=made,
+            passkeys=await self._passkeys.listed(me.scope, me.account),
         )
 
 

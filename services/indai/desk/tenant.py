@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 from indai.desk.calls import Calls
 from indai.desk.tenant_board import TenantBoard
+from indai.desk.tenant_files import TenantFiles
 from indai.desk.tenant_frame import HOME, ROLES, TenantFrame
 from indai.desk.tenant_numbers import TenantNumbers
 from indai.desk.tenant_talks import TenantTalks
@@ -19,7 +20,8 @@ class TenantDesk:
     def __init__(self, site: Site, calls: Calls, live: Live) -> None:
         site.homes |= dict.fromkeys(ROLES, HOME)
         frame = TenantFrame(site, calls)
-        self._rooms = (TenantNumbers(frame), TenantTalks(frame, live), TenantBoard(frame), TenantWork(frame))
+        rooms = (TenantNumbers(frame), TenantTalks(frame, live), TenantBoard(frame), TenantWork(frame))
+        self._rooms = (*rooms, TenantFiles(frame))
 
     def routes(self) -> tuple[web.RouteDef, ...]:
         """What the site serves of it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -31,8 +29,8 @@ PLACES: Final = (
     ("/work", "Jobs and channels", COUNTERS),
     ("/log", "Audit log", COUNTERS),
 )
+LET_IN: Final = "/desk/let-in"
 TENANT: Final = "{tenant:[a-z0-9][a-z0-9-]{0,62}}"
-_FORMULA: Final = re.compile(r"^[=+\-@\t\r]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +66,8 @@ class TenantFrame:
             place=place,
             works=role in WORKERS,
             runs=role in RUNNERS,
+            let_in=LET_IN,
             counts=role in COUNTERS,
             show=Show(visit.words, ZoneInfo(known.time_zone), self.site.clock()),
             **values,
         )
-
-
-def csv(header: str, rows: Iterable[Iterable[object]]) -> bytes:
-    """A table as a file (RFC 4180). What a spreadsheet would run as a formula is kept from that."""
-    lines = [header, *(",".join(_cell(str(value)) for value in row) for row in rows)]
-    return ("\r\n".join(lines) + "\r\n").encode()
-
-
-def _cell(text: str) -> str:
-    safe = f"'{text}" if _FORMULA.match(text) and not text.lstrip("-").replace(".", "", 1).isdigit() else text
-    return '"' + safe.replace('"', '""') + '"' if re.search(r'[",\r\n]', safe) else safe

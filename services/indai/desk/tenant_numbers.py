@@ -1,4 +1,4 @@
-"""An organisation in numbers: volume, moods, costs, times, prompts; each also as a file."""
+"""An organisation in numbers: volume, moods, costs, times, prompts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from aiohttp import web
 from indai.desk.plots import Bar, amount, share, stacked
-from indai.desk.tenant_frame import COUNTERS, HOME, ROLES, TENANT, TenantFrame, csv
+from indai.desk.tenant_frame import COUNTERS, HOME, ROLES, TENANT, TenantFrame
 from indai.v1 import desk_pb2
 from indai.v1 import tenant_pb2 as pb
 from indai.web.accounts import EVERYWHERE
@@ -34,7 +34,7 @@ GROUPS: Final = (
 
 
 class TenantNumbers:
-    """Pages and files of numbers."""
+    """Pages of numbers."""
 
     def __init__(self, frame: TenantFrame) -> None:
         self._frame, self._desk = frame, frame.calls.tenant
@@ -45,10 +45,7 @@ class TenantNumbers:
         return (
             site.member(HOME, ROLES, self.home),
             site.member(base, ROLES, self.overview),
-            site.member(f"{base}/figures.csv", ROLES, self.figures_table),
             site.member(f"{base}/costs", COUNTERS, self.costs),
-            site.member(f"{base}/costs.csv", COUNTERS, self.costs_table),
-            site.member(f"{base}/times.csv", COUNTERS, self.times_table),
             site.member(f"{base}/log", COUNTERS, self.log),
         )
 
@@ -76,14 +73,6 @@ class TenantNumbers:
             grid=_grid(figures.places),
             days=DAYS,
         )
-
-    async def figures_table(self, visit: Visit) -> web.StreamResponse:
-        """The same numbers as a file."""
-        figures = await self._figures(visit)
-        groups = (("days", ""), *GROUPS)
-        rows = [(name, one.name, one.count) for name, _ in groups for one in getattr(figures, name)]
-        rows += [("topic in region", f"{one.topic}, {one.region}", one.count) for one in figures.places]
-        return visit.file(csv("what,name,count", rows), "figures.csv", "text/csv")
 
     async def costs(self, visit: Visit) -> web.StreamResponse:
         """By binding and day, with the tier stack, the sizes of prompts and the times of stages."""
@@ -120,37 +109,6 @@ class TenantNumbers:
             amount=amount,
             days=DAYS,
         )
-
-    async def costs_table(self, visit: Visit) -> web.StreamResponse:
-        """Costs and tokens as a file."""
-        found = await self._usage(visit)
-        tiers = _tiers(found.usage)
-        header = ["day", "binding", "calls", "failed", "input_tokens", "cache_hit_tokens", "output_tokens"]
-        rows = [
-            (
-                one.day,
-                one.binding,
-                one.calls,
-                one.failed,
-                one.input_tokens,
-                one.cache_hit_tokens,
-                one.output_tokens,
-                one.cost_micros,
-                one.currency,
-                *(one.tokens_by_tier.get(tier, 0) for tier in tiers),
-            )
-            for one in found.usage
-        ]
-        names = [*header, "cost_micros", "currency", *(f"{tier.lower()}_tokens" for tier in tiers)]
-        return visit.file(csv(",".join(names), rows), "costs.csv", "text/csv")
-
-    async def times_table(self, visit: Visit) -> web.StreamResponse:
-        """Times of stages as a file."""
-        rows = [
-            (one.stage, one.turns, round(one.p50_ms, 2), round(one.p95_ms, 2))
-            for one in (await self._times(visit)).stages
-        ]
-        return visit.file(csv("stage,turns,p50_ms,p95_ms", rows), "times.csv", "text/csv")
 
     async def log(self, visit: Visit) -> web.StreamResponse:
         """What people did here."""

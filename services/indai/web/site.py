@@ -69,6 +69,15 @@ class Place:
         return frozenset({self.host, *local} if host in ("localhost", "127.0.0.1", "[::1]") else {self.host})
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An address: its method, its path as the router has it, and whom it is for (None: for anybody)."""
+
+    method: str
+    path: str
+    roles: tuple[str, ...] | None
+
+
 class Site:
     """See the module. `place` is asked when a request comes: ports are known by then."""
 
@@ -86,6 +95,8 @@ class Site:
         """Where somebody with a role begins, told by the desks."""
         self.branded: Callable[[str], Awaitable[bool]] = _unbranded
         """Whether a `host[:port]` that is not the place's leads to a page of ours, told by the pages."""
+        self.made: list[Made] = []
+        """Every address that was made here."""
         self._secret = secret
         self._assets = Assets("indai.web")
         self.pages = Pages({"web": "indai.web", **packages}, {"asset": self._assets.address})
@@ -98,6 +109,7 @@ class Site:
 
     def get(self, path: str, handler: Handler) -> web.RouteDef:
         """A page for anybody, signed in or not."""
+        self.made.append(Made("GET", path, None))
         return web.get(path, self._guarded(handler))
 
     def post(self, path: str, handler: Handler) -> web.RouteDef:
@@ -112,6 +124,7 @@ class Site:
             await self._read_form(visit)
             return await handler(visit)
 
+        self.made.append(Made("POST", path, None))
         return web.post(path, self._guarded(act))
 
     def member(self, path: str, roles: Collection[str], handler: Handler) -> web.RouteDef:
@@ -126,6 +139,7 @@ class Site:
             _check_role(visit.session, roles)
             return await handler(visit)
 
+        self.made.append(Made("GET", path, tuple(roles)))
         return web.get(path, self._guarded(page))
 
     def act(self, path: str, roles: Collection[str], handler: Handler) -> web.RouteDef:
@@ -150,6 +164,7 @@ class Site:
                 target = " ".join(visit.request.match_info.values())
                 await self.audit.record(visit.session, path, target, outcome)
 
+        self.made.append(Made("POST", path, tuple(roles)))
         return web.post(path, self._guarded(act))
 
     def keep(self, answer: web.StreamResponse, token: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession, CookieJar
 from indai.client.channels import plain_channel
+from indai.node.web_role import WebPlan, WebRole, web_role
 from indai.v1 import asking_pb2, conversation_pb2, desk_pb2, tenant_pb2, tiers_pb2
 from indai.v1.asking_pb2_grpc import AskingServiceStub
 from indai.v1.conversation_pb2_grpc import ConversationServiceStub
@@ -82,6 +83,7 @@ class City:
     b: Node
     citizen: Owner
     office: Owner
+    pages: WebRole  # of node-b
 
     def stub(self, stub: Any, token: str, node: Node | None = None) -> Any:
         return stub(plain_channel((node or self.b).info.addresses["owner"], token=token))
@@ -105,6 +107,15 @@ class City:
         """Nobody's."""
         async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
             yield Browser(self.base(), http)
+
+    @contextlib.asynccontextmanager
+    async def owner(self) -> AsyncIterator[Browser]:
+        """The office's owner, signed in."""
+        desk = self.stub(DeskServiceStub, self.office.token)
+        code = (await desk.CreateSignInCode(desk_pb2.CreateSignInCodeRequest())).code
+        async with self.browser() as browser:
+            assert (await browser.sign_in(code)).path == "/desk"
+            yield browser
 
     @contextlib.asynccontextmanager
     async def person(self, scope: str, role: str) -> AsyncIterator[Browser]:
@@ -157,6 +168,16 @@ class City:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def city(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[City]:
     base: Path = tmp_path_factory.mktemp("city")
+    served: list[WebRole] = []
+
+    @contextlib.asynccontextmanager
+    async def kept(plan: WebPlan) -> AsyncIterator[WebRole]:
+        async with web_role(plan) as role:
+            served.append(role)
+            yield role
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr("indai.node.front_role.web_role", kept)
     async with (
         world(base) as registry,
         registry.node("node-a") as a,
@@ -164,7 +185,8 @@ async def city(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[City]:
     ):
         citizen = await a.agent("ind.ai/citizen", CITIZENS)
         office = await b.agent("ind.ai/office", OFFICES)
-        made = City(registry, a, b, citizen, office)
+        patch.undo()
+        made = City(registry, a, b, citizen, office, served[-1])
         tiers = made.stub(TierServiceStub, made.root)
         for slug, name in (("riverton", "Riverton"), ("acme", "Acme")):
             text = SHOP.format(slug=slug, name=name)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import json
+import re
+from collections import Counter
 
-import pytest
+from indai.v1 import desk_pb2
 from indai.v1 import tenant_pb2 as pb
+from indai.v1.desk_pb2_grpc import DeskServiceStub
+from indai.web.accounts import TENANT_ROLES
 
+from tests.service.web.addresses import RAW, filled, is_file, is_stream
 from tests.service.web.tenants import City, city
 
 __all__ = ["city"]
@@ -29,12 +36,119 @@ async def test_every_room_opens_small_and_names_no_other_tenant(city: City) -> N
             assert "<script>alert" not in shown.text
 
 
-@pytest.mark.parametrize("page", [*PAGES, "/costs.csv", "/times.csv", "/figures.csv", "/live"])
-async def test_another_tenant_s_address_is_no_page(city: City, page: str) -> None:
+async def test_every_address_is_made_by_the_site_with_its_guards(city: City) -> None:
+    made = {(one.method, one.path) for one in city.pages.site.made}
+    served = {(one.method, one.path) for one in city.pages.routes}
+    assert served - made == RAW
+    assert made <= served
+    assert len(made) > 60
+
+
+async def test_every_page_is_small_guarded_and_for_its_own_roles_alone(city: City) -> None:
+    """Each address there is, as the one whom it is for, as somebody with another role, and as somebody whose
+    session has ended."""
+    await city.says("riverton.example", "Hello")
+    values = {"tenant": "riverton", "session": city.session}
+    async with contextlib.AsyncExitStack() as stack:
+        people = {
+            role: await stack.enter_async_context(city.person("riverton", role)) for role in TENANT_ROLES
+        }
+        people["owner"] = await stack.enter_async_context(city.owner())
+        gone = await stack.enter_async_context(city.person("riverton", "admin"))
+        await gone.post("/desk/sign-out")
+        opened = 0
+        for one in city.pages.site.made:
+            if one.method != "GET":
+                continue
+            path = filled(one.path, values)
+            if one.roles is not None:
+                assert (await gone.get(path)).path.startswith("/desk/sign-in"), path
+                for other in set(people) - set(one.roles):
+                    page = await people[other].get(path)
+                    assert page.status == 403 or page.path != path, (other, path)  # or their own home
+            if is_stream(one):
+                continue
+            page = await people[(one.roles or ("owner",))[0]].get(path)
+            opened += page.status == 200
+            assert page.status in ((200, 400, 404) if one.roles else (200, 400, 403, 404)), (
+                path,
+                page.status,
+            )
+            assert len(page.text.encode()) < MAX_BYTES, path
+            headers = page.answer.headers
+            assert "default-src 'none'" in headers["Content-Security-Policy"], path
+            assert "unsafe" not in headers["Content-Security-Policy"], path
+            assert headers["X-Content-Type-Options"] == "nosniff", path
+            assert headers["Cache-Control"] == "no-store", path
+            assert not re.search(
+                r"<script(?![^>]*\ssrc=)|<[^>]*\s(style|on[a-z]+)=|javascript:", page.text
+            ), path
+        assert opened > 35
+
+
+async def test_every_act_needs_a_form_of_ours_and_the_right_role_and_stands_in_the_audit_log(
+    city: City,
+) -> None:
+    """Each act there is: without its token, from another site, and by somebody whom it is not for."""
+    acts = [one for one in city.pages.site.made if one.method == "POST"]
+    everybody = ("owner", *TENANT_ROLES)
+    async with contextlib.AsyncExitStack() as stack:
+        people = {
+            role: await stack.enter_async_context(city.person("riverton", role)) for role in TENANT_ROLES
+        }
+        people["owner"] = await stack.enter_async_context(city.owner())
+        for role, browser in people.items():
+            await browser.get("/desk/more" if role == "owner" else "/desk/let-in")
+        stranger = await stack.enter_async_context(city.browser())
+        tried: dict[str, Counter[str]] = {"owner": Counter(), "tenant": Counter()}
+        before = await _rows(city)
+        for one in acts:
+            path = filled(one.path)
+            roles = one.roles or everybody
+            theirs = people[roles[0]]
+            foreign = await theirs.post(path, headers={"Origin": "https://evil.example"})
+            assert foreign.status == 403, path
+            if one.roles is None:
+                assert (await stranger.post(path, csrf="0" * 64)).status == 403, path
+                continue
+            assert (await theirs.post(path, csrf="0" * 64)).status == 403, path
+            tried["owner" if roles[0] == "owner" else "tenant"][one.path] += 2
+            for other in [role for role in everybody if role not in roles][:1]:
+                assert (await people[other].post(path)).status == 403, (other, path)
+                tried["owner" if other == "owner" else "tenant"][one.path] += 1
+            assert (await stranger.post(path)).path.startswith("/desk/sign-in"), path
+        after = await _rows(city)
+    for scope, counts in tried.items():
+        assert {path: after[scope][path] - before[scope][path] for path in counts} == dict(counts), scope
+
+
+async def _rows(city: City) -> dict[str, Counter[str]]:
+    """How often each act stands in the audit logs of the office's owner and of the tenant."""
+    found: dict[str, Counter[str]] = {}
+    for name, token, scope in (("owner", city.office.token, ""), ("tenant", city.root, "riverton")):
+        acts: Counter[str] = Counter()
+        request = desk_pb2.ListActsRequest(scope=scope, page_size=500)
+        while True:
+            page = await city.stub(DeskServiceStub, token).ListActs(request)
+            acts.update(one.act for one in page.acts)
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                break
+        found[name] = acts
+    return found
+
+
+async def test_another_tenant_s_address_is_no_page(city: City) -> None:
+    """Each address of a tenant's desk, with another tenant in it."""
     async with city.person("riverton", "admin") as desk:
-        assert (await desk.get(f"/tenant/acme{page}")).status == 404
+        await desk.get("/desk/let-in")
+        for one in city.pages.site.made:
+            if "{tenant" in one.path and "admin" in (one.roles or ()):
+                path = filled(one.path, {"tenant": "acme"})
+                page = await (desk.get(path) if one.method == "GET" else desk.post(path, text="x", to="over"))
+                assert page.status == 404, path
     async with city.browser() as nobody:
-        assert "/desk/sign-in" in (await nobody.get(f"/tenant/acme{page}")).path
+        assert "/desk/sign-in" in (await nobody.get("/tenant/acme/talks")).path
 
 
 async def test_another_tenant_s_conversation_is_not_found_and_its_acts_are_refused(city: City) -> None:
@@ -86,22 +200,38 @@ async def test_what_a_citizen_files_is_worked_on_at_the_board(city: City) -> Non
         assert (await desk.post(act, office="ind.ai/citizen", to="over", words="x")).status == 404
 
 
-async def test_numbers_can_be_taken_away_as_a_table(city: City) -> None:
-    await city.says("riverton.example", "What do you offer?")
+async def test_whatever_a_room_shows_can_be_taken_away(city: City) -> None:
+    await city.says("riverton.example", "Blue swifts yesterday seven?")
+    await city.files("=cmd|' /C calc'!A0")
+    files = [one for one in city.pages.site.made if "{tenant" in one.path and is_file(one)]
+    assert len(files) == 20
+    header: list[str] = []
     async with city.person("riverton", "auditor") as desk:
-        for name, header in (
-            ("figures", "what,name,count"),
-            ("costs", "day,binding,calls"),
-            ("times", "stage,turns,p50_ms,p95_ms"),
-        ):
-            table = await desk.get(f"/tenant/riverton/{name}.csv")
-            assert table.text.startswith(header)
-            assert len(list(csv.reader(io.StringIO(table.text)))) > 1, name
-            assert "attachment" in table.answer.headers["Content-Disposition"]
+        for one in files:
+            page = await desk.get(filled(one.path))
+            assert page.status == 200, one.path
+            assert "attachment" in page.answer.headers["Content-Disposition"]
+            name, _, kind = one.path.rpartition("/")[2].partition(".")
+            if kind == "json":
+                rows = json.loads(page.text)
+                assert [list(row) for row in rows] == [header] * len(rows), one.path
+            else:
+                header, *rows = list(csv.reader(io.StringIO(page.text)))
+                assert all(len(row) == len(header) for row in rows), one.path
+            assert rows or name in ("jobs", "channels"), one.path
+        board = await desk.get("/tenant/riverton/board.csv")
+        assert "'=cmd" in board.text
+        assert "acme" not in board.text
+        acts = json.loads((await desk.get("/tenant/riverton/acts.json")).text)
+        taken = [one["target"] for one in acts if one["act"] == "download"]
+        assert taken[0] == "riverton board"
+        assert {"riverton costs", "riverton guardrails"} <= set(taken)
         costs = (await desk.get("/tenant/riverton/costs")).text
         assert 'class="plot"' in costs
         assert "1200" in costs  # the team's ceiling
         assert "<svg" in (await desk.get("/tenant/riverton")).text
+    async with city.person("riverton", "staff") as desk:
+        assert (await desk.get("/tenant/riverton/costs.json")).status == 403
 
 
 async def test_the_operator_of_the_node_chooses_an_organisation(city: City) -> None:
