@@ -19,6 +19,15 @@ from tests.web.conftest import DESKTOP, PHONE, Screen, screen
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+AUTHENTICATOR = {
+    "protocol": "ctap2",
+    "transport": "internal",
+    "hasResidentKey": True,
+    "hasUserVerification": True,
+    "isUserVerified": True,
+    "automaticPresenceSimulation": True,
+}
+"""A device's lock, as the browser plays it."""
 ROOMS = {
     "/desk": "inbox",
     "/desk/more": "more",
@@ -232,16 +241,7 @@ async def test_a_passkey_is_added_and_signs_in(chromium: Browser, busy: Desks) -
         await session.send("WebAuthn.enable")
         await session.send(
             "WebAuthn.addVirtualAuthenticator",
-            {
-                "options": {
-                    "protocol": "ctap2",
-                    "transport": "internal",
-                    "hasResidentKey": True,
-                    "hasUserVerification": True,
-                    "isUserVerified": True,
-                    "automaticPresenceSimulation": True,
-                }
-            },
+            {"options": AUTHENTICATOR},
         )
         await _signed_in(window, busy)
         await window.open("/desk/access")

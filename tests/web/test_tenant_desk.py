@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from indai.v1 import desk_pb2
+from indai.v1.desk_pb2_grpc import DeskServiceStub
+from indai.web.oidc import RETURN as OIDC
 from playwright.async_api import Browser, ViewportSize, expect
 
+from tests.service.web.addresses import filled, is_file, is_stream
 from tests.service.web.tenants import CITIZENS, City, city
-from tests.web.conftest import DESKTOP, PHONE, Screen, screen
+from tests.web.conftest import DESKTOP, PHONE, SCREENSHOTS, Screen, screen
+from tests.web.test_desk import AUTHENTICATOR
+from tests.web.test_desk import ROOMS as WALKED
 
 __all__ = ["city"]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ROOMS = {
+NAMES = {
     "": "tenant-overview",
     "/talks": "tenant-conversations",
     "/board": "tenant-board",
@@ -23,7 +29,9 @@ ROOMS = {
     "/costs": "tenant-costs",
     "/work": "tenant-work",
     "/log": "tenant-log",
+    "/desk/let-in": "tenant-people",
 }
+"""What pictures of the rooms are called."""
 HOST = "riverton.example"
 
 
@@ -45,26 +53,42 @@ async def busy(city: City) -> AsyncIterator[City]:
     yield city
 
 
+def _rooms(city: City, role: str) -> list[str]:
+    """Every page there is for somebody with this role, as the site's own table has it."""
+    return [
+        filled(one.path, {"tenant": "riverton", "session": city.session})
+        for one in city.pages.site.made
+        if one.method == "GET" and role in (one.roles or ()) and not (is_stream(one) or is_file(one))
+    ]
+
+
 async def _signed_in(window: Screen, city: City, role: str = "operator") -> None:
     await window.open(f"/desk/sign-in?code={await city.code('riverton', role)}")
     await window.click("button", "Sign in")
     await expect(window.page.get_by_role("heading", level=1)).to_have_text("Overview")
 
 
+LOOKS = [(PHONE, "light"), (DESKTOP, "dark")]
+
+
 @pytest.mark.parametrize(
     ("size", "scheme"),
-    [(PHONE, "light"), (DESKTOP, "light"), (DESKTOP, "dark")],
-    ids=("phone", "desktop", "dark"),
+    # For pictures alone: what it would find the other two do.
+    [*LOOKS, (DESKTOP, "light"), (PHONE, "dark")] if SCREENSHOTS else LOOKS,
 )
 async def test_every_room_is_accessible_and_fits_the_screen(
     chromium: Browser, busy: City, size: ViewportSize, scheme: str
 ) -> None:
     async with screen(chromium, busy, size, color_scheme=scheme) as window:
         await _signed_in(window, busy)
-        for path, name in ROOMS.items():
-            await window.open(f"/tenant/riverton{path}")
+        rooms = _rooms(busy, "operator")
+        assert len(rooms) > 8
+        for path in rooms:
+            await window.open(path)
             await window.check()
-            await window.picture(name if scheme == "light" else f"{name}-dark")
+            name = NAMES.get(path.removeprefix("/tenant/riverton"), "")
+            if name:
+                await window.picture(name if scheme == "light" else f"{name}-dark")
         await window.open("/tenant/riverton/guardrails")
         await window.page.get_by_text("no-shrug").last.click()
         await expect(window.page.get_by_role("heading", level=1)).to_have_text("Meera")
@@ -72,10 +96,27 @@ async def test_every_room_is_accessible_and_fits_the_screen(
         await window.check()
         if size == PHONE:
             await window.page.set_viewport_size({"width": 320, "height": 640})
-            for path in ROOMS:
-                await window.open(f"/tenant/riverton{path}")
+            for path in rooms:
+                await window.open(path)
                 width = await window.page.evaluate("document.documentElement.scrollWidth")
                 assert width <= 320, path
+
+
+async def test_pages_that_are_new_are_accessible_and_fit_too(chromium: Browser, busy: City) -> None:
+    """Pages for owners and for anybody that no other test walks through yet, by the site's own table."""
+    desk = busy.stub(DeskServiceStub, busy.office.token)
+    code = (await desk.CreateSignInCode(desk_pb2.CreateSignInCodeRequest())).code
+    public = [one.path for one in busy.pages.site.made if one.method == "GET" and one.roles is None]
+    async with screen(chromium, busy, PHONE, color_scheme="dark") as window:
+        await window.open(f"/desk/sign-in?code={code}")
+        await window.click("button", "Sign in")
+        paths = [path for path in _rooms(busy, "owner") if path not in WALKED]
+        paths += [path for path in public if "{" not in path and path != OIDC]
+        for path in paths:
+            answer = await window.page.goto(window.base + path)
+            assert answer is not None
+            window.errors.clear()  # a page that is not there says so in the console
+            await window.check()
 
 
 async def test_a_conversation_is_taken_over_and_another_open_desk_sees_it(
@@ -122,3 +163,24 @@ async def test_the_desk_speaks_hindi(chromium: Browser, busy: City) -> None:
         await window.click("button", "साइन इन करें")
         await expect(window.page.get_by_role("heading", level=1)).to_have_text("एक नज़र में")
         await window.check()
+
+
+async def test_somebody_of_an_organisation_signs_in_with_a_passkey(chromium: Browser, busy: City) -> None:
+    async with screen(chromium, busy, PHONE) as window:
+        session = await window.context.new_cdp_session(window.page)
+        await session.send("WebAuthn.enable")
+        await session.send("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})
+        await _signed_in(window, busy, "staff")
+        await window.page.get_by_text("Riverton: Places").click()
+        await window.page.get_by_role("link", name="Who is let in").last.click()
+        await window.page.get_by_label("Call it").fill("Counter 2")
+        await window.click("button", "Add a passkey of this device")
+        await expect(window.page.get_by_text("Counter 2")).to_be_visible()
+        await window.check()
+        await window.click("button", "Sign out")
+        await window.click("button", "Sign in with a passkey")
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("Overview")
+        await window.open("/desk/let-in")
+        window.page.on("dialog", lambda asked: asked.accept())
+        await window.click("button", "Remove")
+        await expect(window.page.get_by_text("Counter 2")).not_to_be_visible()
