@@ -10,9 +10,9 @@ from typing import Final
 from markupsafe import Markup
 
 WIDTH: Final = 640.0
-HEIGHT: Final = 150.0
-FOOT: Final = 20.0
-HEAD: Final = 14.0
+HEIGHT: Final = 120.0
+FOOT: Final = 2.0
+HEAD: Final = 4.0
 COLOURS: Final = 6
 """Classes `c0` to `c5` of the stylesheet; further parts share the last one."""
 
@@ -32,22 +32,21 @@ class Bar:
 
 def stacked(bars: Sequence[Bar], parts: Sequence[str], label: str, unit: str = "") -> Markup:
     """Bars from left to right, each stacked from `parts`; `label` is what a screen reader says first. The
-    numbers stand in each bar's title, and in the table that the page offers."""
+    numbers stand in each bar's title, and in the table that the page offers. The drawing is stretched to the
+    page's width, so words stand beside it and keep their size."""
     most = max((bar.total for bar in bars), default=0.0)
     if not bars or most <= 0:
         return Markup()
     step, room = WIDTH / len(bars), HEIGHT - FOOT - HEAD
     drawn = [_bar(bar, parts, at * step, step, room / most, unit) for at, bar in enumerate(bars)]
-    words = [
-        _text(2, HEIGHT - 5, bars[0].name, "start"),
-        _text(WIDTH - 2, HEIGHT - 5, bars[-1].name, "end") if len(bars) > 1 else "",
-        _text(2, 10, f"{amount(most)} {unit}".strip(), "start"),
-    ]
+    top, ends = escape(f"{amount(most)} {unit}".strip()), [escape(bar.name) for bar in (bars[0], bars[-1])]
+    foot = "".join(f"<span>{name}</span>" for name in (ends if len(bars) > 1 else ends[:1]))
     line = f'<line x1="0" y1="{HEAD}" x2="{WIDTH:.0f}" y2="{HEAD}"/>'
     name = escape(label, quote=True)
     return Markup(  # noqa: S704 - every word in it is escaped above
-        f'<svg class="plot" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" aria-label="{name}">'
-        f"{line}{''.join(drawn)}{''.join(words)}</svg>"
+        f'<div class="plotted"><p>{top}</p>'
+        f'<svg class="plot" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{name}">{line}{"".join(drawn)}</svg><p class="row spread">{foot}</p></div>'
     )
 
 
@@ -85,7 +84,3 @@ def _bar(bar: Bar, parts: Sequence[str], x: float, step: float, scale: float, un
             f' width="{step - 2 * gap:.1f}" height="{tall:.1f}"><title>{title}</title></rect>'
         )
     return "".join(drawn)
-
-
-def _text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(words)}</text>'
