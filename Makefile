@@ -17,7 +17,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels bench-desk simulate proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels bench-web bench-desk simulate proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -88,6 +88,9 @@ bench-a2a: $(READY)  ## SendMessage on A2A's three bindings beside the published
 
 bench-channels: $(READY)  ## webhooks accepted durably, beside a bare handler that only stores
 	@$(BIN)/python -m bench.channels
+
+bench-web: $(READY)  ## the public page: its first streamed word, and 1,000 open answers
+	@$(BIN)/python -m bench.web $(WEB)
 
 bench-desk: $(READY)  ## the owner's desk with 100,000 threads and 500 open desks
 	@$(BIN)/python -m bench.desk

@@ -6,6 +6,9 @@ messages are handed to a conversation that answers at once, and answers wait in 
 pace. The bare handler stores the body in one INSERT. Each webhook is another sender's.
 
     python -m bench.channels [--json] [--quick]
+
+CPU is of the serving process for one webhook, at 32 at once: for ours with handing the message on and storing
+its answer, which go on meanwhile.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 import aiohttp
 import asyncpg
+import psutil
 import structlog
 import uvloop
 from aiohttp import web
@@ -81,7 +85,8 @@ class _Echo(ConversationServiceServicer):
 
 async def measure(rounds: int, calls: int) -> dict[str, Any]:
     """Figures of both handlers."""
-    with _server() as address:
+    with _server() as (address, pid):
+        process = psutil.Process(pid)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=AT_ONCE * 2)) as session:
             handlers: dict[str, Post] = {
                 "channels": lambda: _post(session, f"{address}/channels/wa"),
@@ -91,17 +96,23 @@ async def measure(rounds: int, calls: int) -> dict[str, Any]:
                 await _closed(post, AT_ONCE, calls)
             paced: dict[str, list[float]] = {name: [] for name in handlers}
             rates: dict[str, list[float]] = {name: [] for name in handlers}
+            cpu: dict[str, list[float]] = {name: [] for name in handlers}
             for _ in range(rounds):
                 for name, post in handlers.items():
                     paced[name] += await _paced(post, calls)
                 for name, post in handlers.items():
+                    before = process.cpu_times()
                     rates[name].append(await _closed(post, AT_ONCE, calls * 3))
+                    after = process.cpu_times()
+                    spent = after.user + after.system - before.user - before.system
+                    cpu[name].append(1000 * spent / (calls * 3))
     found: dict[str, Any] = {
         name: {
             "p50_ms": round(quantile(sorted(paced[name]), 0.5), 2),
             "p95_ms": round(quantile(sorted(paced[name]), 0.95), 2),
             "p99_ms": round(quantile(sorted(paced[name]), 0.99), 2),
             "per_second": round(quantile(sorted(rates[name]), 0.5)),
+            "cpu_ms": round(quantile(sorted(cpu[name]), 0.5), 2),
         }
         for name in handlers
     }
@@ -160,7 +171,8 @@ async def _post(session: aiohttp.ClientSession, url: str) -> None:
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[str]:
+def _server() -> Iterator[tuple[str, int]]:
+    """Its address, and its process."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     with tempfile.TemporaryDirectory(prefix="indai-bench-") as name:
@@ -168,7 +180,9 @@ def _server() -> Iterator[str]:
         process = context.Process(target=_serve, args=(theirs, name), daemon=True)
         process.start()
         try:
-            yield ours.recv()
+            address = ours.recv()
+            assert process.pid is not None
+            yield address, process.pid
         finally:
             ours.send("stop")
             process.join(30)
@@ -232,11 +246,11 @@ async def _add(servicer: Any) -> None:
 def render(found: dict[str, Any]) -> list[str]:
     """The table."""
     lines = [f"webhooks, {found['rate']} a second; then {found['at_once']} at once (load {found['load']})"]
-    lines.append(f"{'':10}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}{'a second':>10}")
+    lines.append(f"{'':10}{'p50 ms':>9}{'p95 ms':>9}{'p99 ms':>9}{'a second':>10}{'CPU ms':>8}")
     for name in ("channels", "bare"):
         row = found[name]
         times = "".join(f"{row[key]:>9}" for key in ("p50_ms", "p95_ms", "p99_ms"))
-        lines.append(f"{name:10}{times}{row['per_second']:>10}")
+        lines.append(f"{name:10}{times}{row['per_second']:>10}{row['cpu_ms']:>8}")
     return [*lines, f"throughput beside the bare handler: {found['ratio']}"]
 
 

@@ -58,6 +58,7 @@ _RESULT: Final[dict[str, Any]] = {
     "properties": {
         "when": {"type": "string", "x-importance": 3},
         "uid": {"type": "string", "x-hidden": True},
+        "summary": {"type": "string", "x-hidden": True},
     },
     "required": ["when"],
 }
@@ -147,7 +148,8 @@ class TakeVisit:
                     MeetTerms(event.start_ms, event.end_ms, event.summary, "", event.uid),
                 )
                 await calendar.put_many([event])
-        return {"when": arguments["when"], "uid": event.uid}
+        words = f"The meeting stands in the calendar of {owner}: {arguments['when']}."
+        return {"when": arguments["when"], "uid": event.uid, "summary": words}
 
 
 class Visits:

@@ -12,22 +12,11 @@ import asyncpg
 from indai.edge.channels.base import Account, Attachment, Incoming, Receipt, State
 from indai.edge.outbox import Line, columns
 from indai.edge.reserved import Reserved
-from indai.storage.pool import transaction
+from indai.storage.pool import one_trip, transaction
 from indai.v1 import conversation_pb2 as pb
 
-_INSERT: Final = """
-    INSERT INTO edge.inbox (tenant, channel, peer, message_key, message, address, attachments, unreadable)
-    SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[],
-                         $7::jsonb[], $8::text[])
-    ON CONFLICT DO NOTHING
-"""
-# A window begins when the person wrote, not when a late or replayed webhook came.
-_PEERS: Final = """
-    INSERT INTO edge.peers AS known (tenant, channel, peer, wrote_at)
-    SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::timestamptz[])
-    ON CONFLICT (tenant, channel, peer)
-    DO UPDATE SET wrote_at = greatest(known.wrote_at, excluded.wrote_at)
-"""
+_TAKE: Final = "SELECT edge.take($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+_DONE: Final = "SELECT edge.done($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 # What became of a message only moves forward: late and repeated words on it change nothing.
 _RECEIPTS: Final = """
     UPDATE edge.outbox AS sent
@@ -52,19 +41,6 @@ _HEADS: Final = """
       AND NOT EXISTS (SELECT 1 FROM unnest($1::text[], $2::bytea[]) AS busy(channel, peer)
                       WHERE busy.channel = head.channel AND busy.peer = head.peer)
     ORDER BY head.id LIMIT $3
-"""
-_DONE: Final = """
-    WITH said AS (
-        INSERT INTO edge.outbox (tenant, channel, peer, source, part, address, payload, template, expires_at)
-        SELECT * FROM unnest($7::text[], $8::text[], $9::bytea[], $10::text[], $11::int[], $12::text[],
-                             $13::jsonb[], $14::jsonb[], $15::timestamptz[])
-        ON CONFLICT DO NOTHING
-    ), known AS (
-        UPDATE edge.peers SET handle = $5, handle_at = now(), choices = $6
-        WHERE $5::text IS NOT NULL AND tenant = $2 AND channel = $3 AND peer = $4
-    )
-    UPDATE edge.inbox SET done_at = now(), message = NULL, address = NULL, attachments = NULL
-    WHERE id = $1 AND done_at IS NULL
 """
 _STATES: Final = {State.DELIVERED: "delivered", State.READ: "read", State.FAILED: "dead"}
 
@@ -124,20 +100,26 @@ class Inbox:
 
     async def store(self, arrivals: Sequence[Arrival], receipts: Sequence[ReceiptOf]) -> None:
         """All or none; what was stored before changes nothing."""
-        tenants = sorted({each.account.tenant for each in arrivals} | {each.tenant for each in receipts})
-        async with transaction(self._pool, tenants) as connection:
+        told = [each for each in receipts if each.receipt.state in _STATES]
+        taken = (
+            ",".join(sorted({each.account.tenant for each in arrivals})),
+            *_rows(arrivals),
+            *_peers(arrivals),
+        )
+        if not told:
             if arrivals:
-                await connection.execute(_INSERT, *_rows(arrivals))
-                await connection.execute(_PEERS, *_peers(arrivals))
-            told = [each for each in receipts if each.receipt.state in _STATES]
-            if told:
-                await connection.execute(
-                    _RECEIPTS,
-                    [each.channel for each in told],
-                    [each.key for each in told],
-                    [_STATES[each.receipt.state] for each in told],
-                    [each.receipt.reason for each in told],
-                )
+                await one_trip(self._pool, _TAKE, *taken)
+            return
+        async with transaction(self._pool, sorted({each.tenant for each in told})) as connection:
+            await connection.execute(
+                _RECEIPTS,
+                [each.channel for each in told],
+                [each.key for each in told],
+                [_STATES[each.receipt.state] for each in told],
+                [each.receipt.reason for each in told],
+            )
+            if arrivals:
+                await connection.execute(_TAKE, *taken)
 
     async def heads(
         self, tenants: Sequence[str], busy: Iterable[tuple[str, bytes]], limit: int
@@ -152,17 +134,17 @@ class Inbox:
 
     async def done(self, waiting: Waiting, lines: Sequence[Line], standing: Standing | None) -> None:
         """Its answer is stored, and it is done: in one transaction, so that neither is without the other."""
-        async with transaction(self._pool, (waiting.tenant,)) as connection:
-            await connection.execute(
-                _DONE,
-                waiting.id,
-                waiting.tenant,
-                waiting.channel,
-                waiting.peer,
-                None if standing is None else standing.handle,
-                [] if standing is None else list(standing.choices),
-                *columns(lines),
-            )
+        await one_trip(
+            self._pool,
+            _DONE,
+            waiting.id,
+            waiting.tenant,
+            waiting.channel,
+            waiting.peer,
+            None if standing is None else standing.handle,
+            [] if standing is None else list(standing.choices),
+            *columns(lines),
+        )
 
     async def again(self, waiting: Waiting, after: timedelta) -> None:
         """It could not be handed on: not before `after`, and nothing of the same person before it."""

@@ -87,3 +87,38 @@ def test_what_fits_none_or_several_of_those_offered_chooses_none(answered: str) 
 def test_an_answer_to_nothing_that_was_asked_is_no_request() -> None:
     _, calls = answer(ModelRequest("local", said("nice weather", "With whom?", "bob"), tools=(MEET,)))
     assert calls == ()
+
+
+WHO = {"name": {"type": "string"}, "contact": {"type": "string"}}
+VISIT = Tool(
+    "meet-owner",
+    "Meet the owner.",
+    {
+        "type": "object",
+        "properties": {"when": {"type": "string"}, **WHO},
+        "required": ["name", "contact"],
+        "additionalProperties": False,
+    },
+)
+
+
+def visited(*texts: str) -> tuple[str, dict[str, str]]:
+    """What a visitor of a public door is asked, or the arguments of the call."""
+    text, calls = answer(ModelRequest("local", said(*texts), tools=(VISIT,)))
+    return text, json.loads(calls[0].arguments_json) if calls else {}
+
+
+def test_a_visitor_is_asked_who_they_are_and_the_first_wish_is_kept() -> None:
+    talk = ["Can we meet next week?"]
+    for question, reply in (("Who may I say is asking?", "Pay Anand"), ("e-mail", "pay@example.org")):
+        text, _ = visited(*talk)
+        assert question in text
+        talk += [text, reply]
+    wish = {"when": "next week", "name": "Pay Anand", "contact": "pay@example.org"}
+    assert visited(*talk)[1] == wish
+
+
+def test_a_visitor_who_is_not_understood_hears_what_this_door_can_do_and_nothing_else() -> None:
+    text, _ = visited("Colourless green ideas")
+    assert "set up a meeting" in text
+    assert "pay" not in text

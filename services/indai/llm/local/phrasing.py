@@ -48,7 +48,7 @@ def _phrases(language: str) -> dict[str, str]:
 def reply(intent: str, language: str = "en", slots: Mapping[str, str | int] | None = None) -> str:
     """An answer that needs no tool; for a request that would need one, what was understood."""
     phrases = _phrases(language)
-    if intent in ("greet", "thank", "feedback") or not intent:
+    if intent in ("greet", "thank", "feedback", "unknown.visitor") or not intent:
         return phrases[intent or "unknown"]
     said = [_slot(name, slots[name], phrases) for name in ("person", *_ABOUT) if slots and slots.get(name)]
     about = f" ({', '.join(said)})" if said else ""

@@ -127,15 +127,26 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     if last.role is Role.TOOL:
         return tell(last.tool_results, spoken), ()
     if abilities_asked(last.text):
-        deeds = [each for each in DEEDS if _tool(request.tools, each)]
-        return able(deeds, spoken, for_others=_tool(request.tools, "ask") is None), ()
+        return _abilities(request.tools, spoken), ()
     understood = _understood(request)
+    if understood is None and _serves_visitors(request.tools):
+        return f"{reply('unknown.visitor', spoken)} {_abilities(request.tools, spoken)}", ()
     if understood is None:
         return reply("", spoken), ()
     tool = _tool(request.tools, understood.intent)
     if tool is None:
         return reply(understood.intent, spoken, understood.slots), ()
     return _call(tool, understood, request.messages, spoken)
+
+
+def _serves_visitors(tools: Sequence[Tool]) -> bool:
+    """Whether this is a door for others, where less can be done: what its owner can do is no answer."""
+    return _tool(tools, "meet") is not None and _tool(tools, "move") is None
+
+
+def _abilities(tools: Sequence[Tool], spoken: str) -> str:
+    deeds = [each for each in DEEDS if _tool(tools, each)]
+    return able(deeds, spoken, for_others=_tool(tools, "ask") is None)
 
 
 def _understood(request: ModelRequest) -> Understood | None:
@@ -147,7 +158,8 @@ def _understood(request: ModelRequest) -> Understood | None:
     own = about_oneself(said)
     if own is not None and _tool(request.tools, own.intent) is None:
         own = None
-    found, before = own or understand(said), resumed(messages)
+    found = _for_visitors(own or understand(said), request.tools)
+    before = _for_visitors(resumed(messages), request.tools)
     asked = before is not None and bool({"name", "contact"} & before.slots.keys())  # a name is no request
     if before is not None and (
         asked or found is None or found.intent not in TOOLS or found.intent == before.intent
@@ -157,6 +169,14 @@ def _understood(request: ModelRequest) -> Understood | None:
     if helpless and said.rstrip().endswith("?") and _tool(request.tools, "look_up"):
         return Understood("look_up", {"query": said[:1_000]})
     return found
+
+
+def _for_visitors(found: Understood | None, tools: Sequence[Tool]) -> Understood | None:
+    """Who asks for another time where nothing can be moved asks for a time: "can we meet next week?"."""
+    moves = found is not None and found.intent == "move" and "from" not in found.slots
+    if found is None or not moves or not _serves_visitors(tools):
+        return found
+    return replace(found, intent="meet")
 
 
 def _call(
