@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from indai.client import exportslices
-from indai.client.audit import Report, Severity, Verdict, audit, signatures
+from indai.client.audit import Report, Severity, Verdict, audit, parts, signatures
 from indai.client.audit.parts import WORTH_BYTES, worthwhile
 from indai.client.audit.shared import SharedDigests
 from indai.client.exports import read_export
@@ -60,6 +62,40 @@ def test_several_processes_come_to_the_report_of_one(tmp_path: Path, monkeypatch
     assert said(reports[0]) == said(reports[1])
     assert reports[1].verdicts[Verdict.VALID.value] == 7
     assert checks(reports[1], Severity.NOTE) == {"event-held"}
+
+
+def dies(_: Slice) -> None:
+    """What a reading process does that the system kills."""
+    os._exit(9)
+
+
+def test_an_audit_whose_processes_are_killed_goes_on_in_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    for number in range(4):
+        Deal(world, number=number, at_ms=NOW + number).run()
+    paths = world.write(tmp_path)
+    monkeypatch.setattr(exportslices, "SLICE_BYTES", 512)
+    whole = audit(paths, tmp_path / "registry.jsonl", world.trust)
+    monkeypatch.setattr(parts, "_read", dies)
+    cutting = parts.Readers.parts
+
+    def slowly(readers: parts.Readers, slices: Iterator[Slice]) -> Iterator[tuple[Slice, parts.Part]]:
+        """The later slices are handed out when their readers are known to be dead."""
+
+        def late() -> Iterator[Slice]:
+            for slice_ in slices:
+                if readers._pool is not None:
+                    with pytest.raises(BrokenProcessPool):
+                        readers._pool.submit(dies, slice_).result()
+                yield slice_
+
+        return cutting(readers, late())
+
+    for how in (cutting, slowly):
+        monkeypatch.setattr(parts.Readers, "parts", how)
+        assert said(audit(paths, tmp_path / "registry.jsonl", world.trust, processes=2)) == said(whole)
 
 
 def test_what_another_process_has_verified_is_not_verified_again(

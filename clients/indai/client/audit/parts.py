@@ -146,7 +146,7 @@ class Readers:
         failed: InvalidInput | None = None
         try:
             for slice_ in slices:
-                waiting.append((slice_, self._pool.submit(_read, slice_) if self._pool else None))
+                waiting.append((slice_, self._submit(slice_)))
                 if len(waiting) > (_AHEAD * self._processes if self._pool else 0):
                     yield self._first(waiting)
         except InvalidInput as error:
@@ -159,6 +159,12 @@ class Readers:
     def again(self, slice_: Slice, newest_ms: int) -> Part:
         """The part once more, in this process, knowing the newest leaf time before it."""
         return part_of(slice_, self._scope, self.known, newest_ms)
+
+    def _submit(self, slice_: Slice) -> Future[Part] | None:
+        """None for a slice that is read here."""
+        with suppress(BrokenProcessPool):
+            return self._pool.submit(_read, slice_) if self._pool else None
+        return None
 
     def _first(self, waiting: deque[tuple[Slice, Future[Part] | None]]) -> tuple[Slice, Part]:
         slice_, future = waiting.popleft()
