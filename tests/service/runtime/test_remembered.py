@@ -273,3 +273,34 @@ async def test_a_person_is_forgotten_with_what_was_never_told_to_memory(database
         whole.scope.kind = memory_pb2.SCOPE_KIND_PRIVATE
         with pytest.raises(NotFound):  # alice never talked to her own agent: nothing is there
             await forgetting.forget(whole)
+
+
+async def test_an_answer_that_tells_a_memory_is_not_remembered_again_and_goes_with_it(
+    database: Database,
+) -> None:
+    memory = memory_of(database)
+    tool = Told("recall", answer={"summary": LETTER})
+    replies = [
+        Reply(text=("Noted.",)),
+        Reply(text=(), call=("recall", json.dumps({"query": "locker"}))),
+        Reply(text=(f"You told me: {LETTER}.",)),
+    ]
+    async with (
+        Upstream("openai", replies).serving() as up,
+        cell(database.pool, config=one_provider(up), memory=memory, tools=[tool]) as here,
+    ):
+        await here.say(owner(ALICE, LETTER))
+        await here.say(owner(ALICE, "and where can I put my suitcase?"))
+        await told(here, ALICE)
+        turns = (await memory.ListTurns(memory_pb2.ListTurnsRequest(access=private(ALICE)))).turns
+        assert [each.text for each in turns] == [LETTER, "Noted.", "and where can I put my suitcase?"]
+        (hit,) = [
+            each.id
+            for each in (
+                await memory.Recall(memory_pb2.RecallRequest(access=private(ALICE), query=LETTER))
+            ).hits
+            if each.text == LETTER
+        ]
+        request = memory_pb2.ForgetRequest(access=private(ALICE), id=hit)
+        assert (await Forgetting(database.pool, memory, now_ms).forget(request)).remaining == 0
+        assert await every_row_with(database, LETTER) == []  # the answer that repeated it as well

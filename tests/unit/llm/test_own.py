@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from indai.llm.local.own import abilities_asked, about_oneself
+from indai.llm.local.own import abilities_asked, about_oneself, purpose_of
+from indai.llm.local.phrasing import tell
 from indai.llm.local.provider import answer
-from indai.llm.values import Message, ModelRequest, Role, Tool
+from indai.llm.values import Message, ModelRequest, Role, Tool, ToolResult
 
 KNOWN = {
     "What's on my calendar this week?": ("agenda", {"when": "this week"}),
@@ -73,3 +76,75 @@ def test_a_question_is_looked_up_where_nothing_else_answers() -> None:
 def test_without_a_memory_a_question_about_oneself_gets_words_and_no_fault() -> None:
     assert asked("what do I like?")[1] == ()
     assert asked("what do I like?", "recall")[1] == ("recall",)
+
+
+@pytest.mark.parametrize(
+    ("text", "slots"),
+    [
+        (
+            "remind me tomorrow at 9 to call mum",
+            {"when": "tomorrow", "time": "09:00", "task": "call mum"},
+        ),
+        ("Remind me to pay the rent on friday", {"when": "friday", "task": "pay the rent"}),
+        (
+            "mujhe kal 9 baje mummy ko call karna yaad dilana",
+            {"when": "tomorrow", "time": "09:00", "task": "mummy ko call karna"},
+        ),
+        (
+            "मुझे कल सुबह 9 बजे दवा लेना याद दिलाना",
+            {"when": "tomorrow", "time": "09:00", "task": "दवा लेना"},
+        ),
+        ("mujhe yaad dilao", {}),
+    ],
+)
+def test_a_reminder_is_no_meeting_in_any_of_the_languages(text: str, slots: dict[str, str]) -> None:
+    found = about_oneself(text)
+    assert found is not None
+    assert (found.intent, found.slots) == ("remind", slots)
+
+
+def test_a_reminder_goes_to_the_tool_that_comes_back_and_never_to_meetings() -> None:
+    arguments = {name: {"type": "string"} for name in ("task", "when", "time")}
+    schema = {"type": "object", "properties": arguments, "required": ["task", "when"]}
+    tools = (Tool("meet", "", {"type": "object"}), Tool("schedule-job", "", schema))
+    said = Message(Role.USER, "remind me tomorrow at 9 to call mum")
+    _, (call,) = answer(ModelRequest("local", (said,), tools=tools))
+    assert call.name == "schedule-job"
+    assert json.loads(call.arguments_json) == {"task": "call mum", "when": "tomorrow", "time": "09:00"}
+    _, (call,) = answer(
+        ModelRequest("local", (Message(Role.USER, "set up 30 min with bob tomorrow"),), tools=tools)
+    )
+    assert call.name == "meet"
+
+
+@pytest.mark.parametrize(
+    ("text", "person", "purpose"),
+    [
+        ("pay bob 500 rupees for lunch", "bob", "lunch"),
+        ("bob ko lunch ke liye 500 rupaye bhejo", "bob", "lunch"),
+        ("बॉब को खाने के लिए 500 रुपये भेजो", "बॉब", "खाने"),
+        ("send 200 rupees to ravi for the cab tomorrow", "ravi", "cab"),
+        ("pay 500 for bob", "bob", ""),
+        ("pay bob 500", "bob", ""),
+    ],
+)
+def test_what_a_payment_is_for_is_in_the_sentence(text: str, person: str, purpose: str) -> None:
+    assert purpose_of(text, {"person": person}) == purpose
+
+
+def test_an_owner_hears_their_goals_and_an_empty_day_is_said_in_words() -> None:
+    request = ModelRequest(
+        "local", (Message(Role.USER, "what are my goals?"),), dynamic="# Now\nThe owner's goals: meet x."
+    )
+    assert answer(request)[0] == "Your goals: meet x."
+    assert asked("mere goals kya hain?", "recall")[0].startswith("Abhi aapka koi goal nahi")
+    for text, said in (
+        ("count: 0\nperiod: tomorrow", "Nothing is there tomorrow."),
+        ("count: 0", "I found nothing."),
+        ("task: call mum\nwhen: Mon 23 Nov 2026, 09:00 (IST)", "I will remind you: call mum"),
+        (
+            "slots 1: Mon 23 Nov 2026, 09:00 (IST), Mon 23 Nov 2026, 11:00 (IST)",
+            "I found one: Mon 23 Nov 2026, 09:00 – 11:00",
+        ),
+    ):
+        assert tell([ToolResult("1", "tool", text)]).startswith(said)

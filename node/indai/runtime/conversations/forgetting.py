@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 60.0
 LOOKS: Final = 3
 """How often memory is asked again whether something came while it forgot."""
+SHORTEST: Final = 12
+"""Characters of a text that is looked for in other messages: "yes" stands in many."""
 _OWN: Final = (pb.DOOR_PRIVATE, pb.DOOR_WORK, pb.DOOR_ADMIN)
 _PRIVATE: Final = (pb.SCOPE_KIND_PRIVATE,)
 _CONDITIONS: Final = frozenset({"scope", "key", "person", "session", "id", "start_time", "end_time"})
@@ -47,7 +49,7 @@ _SESSIONS = """
             WHERE i.person = s.person AND (i.value = $4 OR lower(i.display_name) = lower($4))))
       AND ($5::uuid IS NULL OR (s.scope_person = $5 AND s.binding = $6))
 """
-_COLUMNS: Final = "id, session, segment, turn, created_at, request_id"
+_COLUMNS: Final = "id, session, segment, turn, created_at, request_id, text"
 _SAID: Final = f"(SELECT {_COLUMNS} FROM runtime.messages UNION ALL SELECT {_COLUMNS} FROM runtime.archive)"  # noqa: S608
 # What matches: the messages that memory named, and those of the sessions, within a segment and a time.
 _MATCHING = f"""
@@ -60,6 +62,17 @@ _MATCHING = f"""
 """  # noqa: S608 - a constant
 _IN_TURNS = f"""
     SELECT id, turn, session, segment, request_id FROM {_SAID} m WHERE turn = ANY ($1)
+"""  # noqa: S608 - a constant
+_TEXTS = f"""
+    SELECT DISTINCT m.text FROM {_SAID} m
+    WHERE m.id = ANY ($1) AND length(m.text) BETWEEN {SHORTEST} AND 2000 LIMIT 50
+"""  # noqa: S608 - constants
+# An answer that told it again, word for word, under whatever turn.
+_REPEATS = f"""
+    SELECT m.id, m.turn, m.session, m.segment, m.request_id FROM {_SAID} m
+    JOIN runtime.sessions s ON s.id = m.session AND s.owner = $1 LEFT JOIN runtime.turns t ON t.id = m.turn
+    WHERE (t.id IS NULL OR t.state = 'finished')
+      AND EXISTS (SELECT FROM unnest($2::text[]) AS said(text) WHERE strpos(m.text, said.text) > 0)
 """  # noqa: S608 - a constant
 _BLANK = """
     WITH gone AS (DELETE FROM runtime.turn_events WHERE turn = ANY ($1) AND seq > 1)
@@ -208,6 +221,9 @@ class Forgetting:
             rows = await connection.fetch(_MATCHING, sources, sessions, segment, start, end, extra)
             made.take(rows)
             made.turns |= set(extra)
+            if sources:
+                texts = [each["text"] for each in await connection.fetch(_TEXTS, list(made.messages))]
+                made.take(await connection.fetch(_REPEATS, owner, texts))
             made.take(await connection.fetch(_IN_TURNS, list(made.turns)))
         return made
 

@@ -1,7 +1,8 @@
 """Tells memory what was said: after the turn, from the rows the turn stored, until memory has them.
 
 A message is a turn of memory under its own id, so telling it twice adds nothing. An answer that quotes
-outsiders is not told: memory would take their words for the agent's. Nor is a wish to forget something.
+outsiders is not told: memory would take their words for the agent's. Nor is a
+wish to forget something, or an answer that tells what is remembered.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _NEW = """
            s.tenant, s.binding, s.handle, s.door, s.scope_person,
            coalesce((t.trace->>'untrusted')::boolean, false) AS untrusted,
            coalesce(t.trace->'tools' @> '[{"tool": "forget"}]', false) AS forgets,
+           coalesce(t.trace->'tools' @> '[{"tool": "recall"}]'
+               OR t.trace->'tools' @> '[{"tool": "remember"}]', false) AS echoes,
            i.value AS peer
     FROM runtime.messages m
     JOIN runtime.sessions s ON s.id = m.session
@@ -127,7 +130,9 @@ class Remembering:
         turns = [
             _turn(row, owner)
             for row in rows
-            if row["text"] and not row["forgets"] and not (row["outgoing"] and row["untrusted"])
+            if row["text"] and not row["forgets"]
+            # An answer that tells what is remembered would be remembered again, as the agent's own word.
+            if not (row["outgoing"] and (row["untrusted"] or row["echoes"]))
         ]
         if not turns or (first["door"] == "public" and not access.peer):
             return  # an anonymous visitor leaves no memory
@@ -136,7 +141,9 @@ class Remembering:
                 memory_pb2.RememberRequest(access=access, turns=turns), timeout=TIMEOUT_S
             )
             for row in rows:
-                if row["outgoing"] and not (row["by_human"] or row["untrusted"] or row["forgets"]):
+                if row["outgoing"] and not (
+                    row["by_human"] or row["untrusted"] or row["forgets"] or row["echoes"]
+                ):
                     await self._opinions(access, row)
         except Unavailable:
             raise

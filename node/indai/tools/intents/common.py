@@ -62,6 +62,7 @@ THREAD: Final[dict[str, Any]] = {
         "state": {"type": "string", "x-format": "code", "x-names": STATES, "x-importance": 3},
         "with": {"type": "string", "x-importance": 3},
         "about": {"type": "string", "x-importance": 2},
+        "they_call_it": {"type": "string", "x-label": "they call it", "x-untrusted": True},
         "when": {"type": "string", "x-importance": 3},
         "start_ms": {"type": "integer", "x-hidden": True},
         "minutes": {"type": "integer"},
@@ -111,7 +112,8 @@ async def shown(caller: Caller, desk: Desk, thread: owner_pb2.Thread) -> dict[st
     result: dict[str, Any] = {
         "state": state,
         "with": thread.peer,
-        "about": thread.title,
+        # What the other side calls it is their word.
+        "about" if thread.outgoing else "they_call_it": thread.title,
         "thread_id": thread.thread_id,
     }
     if thread.start_time.seconds:

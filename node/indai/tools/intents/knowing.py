@@ -222,6 +222,7 @@ class Threads:
             if peer in ("", each.peer):
                 one = await shown(caller, desk, each)
                 if not arguments.get("waiting") or one["state"] in ("waiting", "needs_you"):
-                    kept = ("with", "about", "state", "when", "thread_id")
-                    found.append({"kind": each.kind} | {name: one[name] for name in kept if name in one})
+                    kept = ("with", "state", "when", "thread_id")
+                    row = {name: one[name] for name in kept if name in one}
+                    found.append({"kind": each.kind, "about": each.title} | row)
         return {"threads": found[:MOST], "count": len(found)}

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _QUERY: Final = {"type": "string", "minLength": 1, "maxLength": 1_000, "x-label": "About"}
 _OWN: Final = {"type": "string", "x-importance": 3}
+_NEAR: Final = 0.4  # of the best score
+_MOST: Final = 5
 _OUTSIDE: Final = {"type": "string", "x-untrusted": True}
 _FOUND: Final = {
     "type": "object",
@@ -38,7 +40,9 @@ _PASSAGES: Final = {
             "type": "array",
             "items": {
                 "type": "object",
-                "properties": {"text": _OWN, "source": {"type": "string"}},
+                # Who wrote a document down is not whose words are in it: it is quoted like all that came from
+                # outside.
+                "properties": {"text": {**_OUTSIDE, "x-importance": 3}, "source": {"type": "string"}},
             },
         },
         "count": {"type": "integer"},
@@ -125,7 +129,11 @@ class Recall:
     ) -> Mapping[str, Any]:
         """See `Tool`."""
         request = pb.RecallRequest(access=access_of(caller), query=arguments["query"], limit=8)
-        hits = (await self.memory.Recall(request)).hits
+        asked = " ".join(arguments["query"].split()).casefold()
+        found = [each for each in (await self.memory.Recall(request)).hits if each.text.casefold() != asked]
+        # The question itself answers nothing, and what is far behind the best is about something else.
+        best = max((each.score for each in found), default=0.0)
+        hits = [each for each in found if each.score >= best * _NEAR][:_MOST]
         own = [each.text for each in hits if each.trust == pb.TRUST_OWNER]
         others = [f"{each.speaker}: {each.text}" for each in hits if each.trust != pb.TRUST_OWNER]
         return {"remembered": own, "others_said": others, "count": len(hits)}
@@ -157,7 +165,7 @@ class Forget:
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
         """See `Prepares`: the owner sees exactly what will be gone."""
-        request = pb.RecallRequest(access=access_of(caller), query=arguments["about"], limit=3)
+        request = pb.RecallRequest(access=access_of(caller), query=arguments["about"], limit=_MOST)
         hits = (await self.memory.Recall(request)).hits
         if not hits:
             raise InvalidInput(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Final
 
 from indai.llm.local.measures import measure
@@ -69,15 +70,101 @@ _FORGET: Final = (
 )
 
 
+_GOALS: Final = re.compile(
+    r"\b(?:what are|show|list|tell me)\b.*\bmy goals\b|^my goals\b|\bmere goals?\b|मेरे (?:लक्ष्य|गोल)"
+)
+_REMIND: Final = (
+    re.compile(
+        r"^(?:please |plz |pls |can you |could you )?remind me "
+        r"(?P<first>.*?)\b(?:to|that|about) (?P<task>.+)$"
+    ),
+    re.compile(r"^(?:please |plz |pls )?set a reminder (?P<first>.*?)\b(?:to|about) (?P<task>.+)$"),
+    re.compile(r"^(?:please |plz |pls )?set a reminder for (?P<task>.+)$"),
+    re.compile(
+        r"^(?:mujhe |muje )?(?P<task>.+?),? (?:ka |ki |ke liye )?yaad "
+        r"(?:dila|dilana|dila ?do|dilao|dila ?dena|dilaiye|karwana|karwa ?dena)$"
+    ),
+    re.compile(
+        r"^(?:मुझे )?(?P<task>.+?),? (?:का |की |के लिए )?याद "
+        r"(?:दिला|दिलाना|दिलाओ|दिला दो|दिला देना|दिलाइए|दिलाएँ)$"
+    ),
+)
+# Words of time at either end of what to be reminded of: they say when, and are no part of it.
+_CLOCK: Final = r"(?:at |by |around )?\d{1,2}(?:[:.]\d\d)?\s*(?:am|pm|o'?clock|baje|बजे)?"
+_WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_TIMES: Final = (
+    rf"(?:on |this |next |coming |every )?(?:today|tonight|tomorrow|day after tomorrow|{_WEEKDAY}|week"
+    r"|morning|afternoon|evening|night|noon)|in the (?:morning|afternoon|evening)"
+    r"|aaj|kal|parso|subah|shaam|shaam ko|raat|raat ko|dopahar"
+    r"|(?:som|mangal|budh|guru|shukra|shani|ravi)vaa?r"
+    r"|आज|कल|परसों|सुबह|शाम|शाम को|रात|रात को|दोपहर|(?:सोम|मंगल|बुध|गुरु|शुक्र|शनि|रवि)वार(?: को)?"
+)
+_LEADING: Final = re.compile(rf"^(?:(?:{_TIMES}|{_CLOCK})[\s,]+)+", re.IGNORECASE)
+_TRAILING: Final = re.compile(rf"(?:[\s,]+(?:{_TIMES}|{_CLOCK}))+$", re.IGNORECASE)
+_PURPOSE: Final = (
+    re.compile(
+        r"\bfor (?!me\b|him\b|her\b|them\b)(?:the |my |our |his |her |your )?(?P<what>[^\d,.;?!]{2,60}?)"
+        r"(?= (?:by|on|before|to|today|tomorrow|now|please)\b|[,.;?!]|$)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"(?:^|\s)(?P<what>[^\s\d]+(?: [^\s\d]+)?) (?:ke liye\b|के लिए)", re.IGNORECASE),
+)
+_NO_PURPOSE: Final = frozenset(
+    ("rs", "rupee", "rupees", "rupaye", "rupye", "₹", "ko", "को", "रुपये", "रुपए", "se", "से")
+)
+
+
+def goals_asked(text: str) -> bool:
+    """Whether an owner asks for their goals."""
+    return _GOALS.search(unicodedata.normalize("NFC", text[:200]).casefold()) is not None
+
+
+def purpose_of(text: str, slots: Mapping[str, str | int]) -> str:
+    """What a payment is for, in the person's words; empty where it isn't said."""
+    plain = " ".join(unicodedata.normalize("NFC", text[:500]).split())
+    who = set(str(slots.get("person", "")).casefold().split())
+    for pattern in _PURPOSE:
+        for found in pattern.finditer(plain):
+            words = [each for each in found["what"].split() if each.casefold() not in _NO_PURPOSE]
+            if words and not who & {each.casefold() for each in words}:
+                return " ".join(words)
+    return ""
+
+
+def _reminder(plain: str) -> Understood | None:
+    """What to be told when; what is missing is asked for."""
+    for pattern in _REMIND:
+        found = re.match(pattern.pattern, plain, re.IGNORECASE)
+        if found is None:
+            continue
+        given = found.groupdict()
+        said = f"{given.get('first') or ''} {given['task']}".casefold()
+        measures = measure(tokens(said))
+        slots: dict[str, str | int] = {}
+        if measures.days:
+            slots["when"] = measures.days[0][1]
+        if clock := measures.moment():
+            slots["time"] = clock
+            slots.setdefault("when", "today")
+        task = _TRAILING.sub("", _LEADING.sub("", given["task"].strip())).strip(" ,")
+        if task and task.casefold() not in ("mujhe", "muje", "मुझे", "it", "me"):
+            slots["task"] = task
+        return Understood("remind", slots)
+    return None
+
+
 def abilities_asked(text: str) -> bool:
     """Whether somebody asks what this agent is for."""
     return _ABLE.search(unicodedata.normalize("NFC", text[:200]).casefold()) is not None
 
 
 def about_oneself(text: str) -> Understood | None:
-    """Intents agenda and free (slot `when`), waiting, remember and forget (`text`), recall (`query`)."""
+    """Intents remind (`task`, `when`, `time`),
+    agenda and free (slot `when`), waiting, remember and forget (`text`), recall (`query`)."""
     plain = " ".join(unicodedata.normalize("NFC", text[:2_000]).split()).strip(" .!।")
     said = plain.rstrip("?").casefold()
+    if (reminder := _reminder(plain.rstrip("?"))) is not None:
+        return reminder
     for intent, patterns, slot in (("remember", _REMEMBER, "text"), ("forget", _FORGET, "query")):
         for pattern in patterns:
             if found := re.match(pattern.pattern, plain.rstrip("?"), re.IGNORECASE):

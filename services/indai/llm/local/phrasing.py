@@ -35,6 +35,11 @@ _PLACES = ("with", "to", "asked", "from")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NOTHING = "The tool found nothing."
 _QUOTED = "someone outside wrote "
+_EMPTY = "count: 0"
+_REMINDER = re.compile(r"task: (?P<task>.+)\nwhen: (?P<when>.+)")
+_SPAN = re.compile(
+    r"(?P<day>\w{3} \d{1,2} \w{3} \d{4}), (?P<from>\d\d:\d\d) \(.+?\), (?P=day), (?P<to>\d\d:\d\d)"
+)
 _ROW = re.compile(r"\D+ \d+")
 
 
@@ -105,7 +110,20 @@ def _tell(result: ToolResult, phrases: Mapping[str, str]) -> str:
             return phrases[name].format(value=value.removeprefix(f"{name}: ").rstrip(".।"))
     if isinstance(value, list):
         return _found(value, phrases)
+    if isinstance(value, str) and value.startswith(_EMPTY):
+        _, _, period = value.partition("period: ")
+        day = _day(period.strip(), phrases)
+        said = phrases["found.nothing.then"].format(day=day) if day else phrases["found.nothing"]
+        return said[:1].upper() + said[1:]
+    if isinstance(value, str) and (at := _REMINDER.fullmatch(value)):
+        return phrases["reminder"].format(task=at["task"], when=at["when"])
     return phrases["found.nothing"] if value == _NOTHING else str(value)
+
+
+def goals_told(goals: str, language: str = "en") -> str:
+    """The owner's goals, as the runtime has them in the prompt; empty for none."""
+    phrases = _phrases(language)
+    return phrases["goals"].format(goals=goals) if goals else phrases["goals.none"]
 
 
 def _read(content: str) -> Any:
@@ -141,7 +159,8 @@ def _why(value: Any, phrases: Mapping[str, str]) -> str:
 def _found(values: Sequence[Any], phrases: Mapping[str, str]) -> str:
     if not values:
         return phrases["found.nothing"]
-    items = "; ".join(_plain(each, phrases) for each in values[:_MOST])
+    rows = (_SPAN.sub(r"\g<day>, \g<from> – \g<to>", _plain(each, phrases)) for each in values[:_MOST])
+    items = "; ".join(rows)
     return phrases["found.one" if len(values) == 1 else "found"].format(count=len(values), items=items)
 
 

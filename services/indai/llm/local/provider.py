@@ -15,8 +15,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from indai.llm.local.own import abilities_asked, about_oneself
-from indai.llm.local.phrasing import DEEDS, able, ask_for, reply, tell
+from indai.llm.local.own import abilities_asked, about_oneself, goals_asked, purpose_of
+from indai.llm.local.phrasing import DEEDS, able, ask_for, goals_told, reply, tell
 from indai.llm.local.resuming import choice, resumed
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.local.words import language
@@ -43,6 +43,7 @@ from indai.protocol.errors import IndaiError
 # Words in a tool's name that mean the intent (the first that fits is the tool's), and names of properties
 # that mean the slot. `amount` is in paise, `rupees` the same in rupees.
 TOOLS: Final = {
+    "remind": ("schedule_job", "remind", "reminder"),
     "move": ("reschedule", "move", "postpone"),
     "cancel": ("cancel", "withdraw"),
     "meet": ("meet", "meeting", "schedule", "calendar_book"),
@@ -70,6 +71,8 @@ PROPERTIES: Final = {
     "item": ("item", "resource", "what"),
     "field": ("field", "fields", "label", "what"),
     "text": ("text",),
+    "task": ("task",),
+    "purpose": ("purpose",),
     "query": ("query", "about"),
     "name": ("name", "visitor", "your_name"),
     "contact": ("contact", "email", "e_mail", "contact_address"),
@@ -77,6 +80,7 @@ PROPERTIES: Final = {
 MakeEmbedder = Callable[[], Embedder]
 _DEFAULTS: Final[dict[str, dict[str, Slot]]] = {"meet": {"minutes": 30, "when": "this week"}}
 _WORDS_AT_ONCE: Final = 8
+_GOALS: Final = re.compile(r"^The owner's goals: (.+)\.$", re.MULTILINE)
 
 
 class LocalProvider:
@@ -126,6 +130,9 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     spoken = language(last_words(request.messages))
     if last.role is Role.TOOL:
         return tell(last.tool_results, spoken), ()
+    if goals_asked(last.text):
+        known = _GOALS.search(request.dynamic)
+        return goals_told(known[1] if known else "", spoken), ()
     if abilities_asked(last.text):
         return _abilities(request.tools, spoken), ()
     understood = _understood(request)
@@ -168,6 +175,8 @@ def _understood(request: ModelRequest) -> Understood | None:
     helpless = found is None or (found.intent in TOOLS and _tool(request.tools, found.intent) is None)
     if helpless and said.rstrip().endswith("?") and _tool(request.tools, "look_up"):
         return Understood("look_up", {"query": said[:1_000]})
+    if found is not None and found.intent == "pay" and (purpose := purpose_of(said, found.slots)):
+        return replace(found, slots={**found.slots, "purpose": purpose})
     return found
 
 
