@@ -263,14 +263,23 @@ async def test_a_model_that_calls_for_ever_is_stopped_after_four_rounds(database
         assert "TOO_MANY_ROUNDS" in (await row(here, heard))["trace"]["problems"]  # type: ignore[index]
 
 
-async def test_a_tool_that_fails_twice_ends_the_turn_in_words(database: Database) -> None:
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (QUESTION, "search kb does not work at the moment."),
+        ("बाहर की दीवार के लिए कौन सा पेंट सबसे ज़्यादा चलता है?", "search kb अभी काम नहीं कर रहा।"),
+    ],
+)
+async def test_a_tool_that_fails_twice_ends_the_turn_in_the_person_s_words(
+    database: Database, question: str, words: str
+) -> None:
     replies = [calls("search-kb", json.dumps({"query": f"paint {number}"})) for number in range(9)]
     async with (
         Upstream("openai", replies).serving() as up,
         cell(database.pool, tools=[Told(fails=9)], config=one_provider(up)) as here,
     ):
-        heard = await here.say(owner(ALICE, QUESTION))
-        assert "search kb does not work" in heard.text
+        heard = await here.say(owner(ALICE, question))
+        assert words in heard.text
         assert [each.failed for each in heard.tools if each.done] == [True, True]
         assert "TOOL_FAILED_TWICE" in (await row(here, heard))["trace"]["problems"]  # type: ignore[index]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indai.runtime.turn.toolloop import TOO_MANY_ROUNDS, ToolLoop
+from indai.runtime.turn.toolloop import TOO_MANY_ROUNDS, TOOL_FAILED_TWICE, ToolLoop
 from indai.v1 import llm_pb2 as pb
 
 TOOLS = {"look_up", "book"}
@@ -64,7 +64,7 @@ def test_a_tool_that_fails_twice_ends_the_turn_in_a_plain_sentence() -> None:
     assert loop.ending == ""
     loop.take([call("b")])
     loop.failure("b", "TIMEOUT", retryable=True)
-    assert loop.ending == "I could not do that: look up does not work at the moment."
+    assert (loop.ending, loop.failing) == (TOOL_FAILED_TWICE, "look up")
 
 
 def test_three_failures_disable_a_tool_for_the_session() -> None:

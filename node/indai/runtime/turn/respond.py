@@ -21,7 +21,7 @@ from indai.runtime.turn.execute import Executor
 from indai.runtime.turn.release import Release
 from indai.runtime.turn.schemas import wire_tools
 from indai.runtime.turn.state import Context
-from indai.runtime.turn.toolloop import ToolLoop
+from indai.runtime.turn.toolloop import TOO_MANY_ROUNDS, ToolLoop
 from indai.runtime.turn.trace import Trace
 from indai.runtime.words import say
 from indai.tools.values import Status
@@ -106,11 +106,11 @@ class Responder:
                 return said
             if loop.refused:
                 trace.note(refused=loop.refused)
-            if loop.why:
-                said.problems.append(loop.why)
+            if loop.ending:
+                said.problems.append(loop.ending)
             if waiting or loop.ending:
                 release.end()
-                release.say(waiting or loop.ending)
+                release.say(waiting or _ended(loop, context.perceived.language))
                 said.text = " ".join(release.sentences)
                 return said
 
@@ -183,6 +183,12 @@ def scope_of(turn: Turn) -> pb.LlmScope:
     return pb.LlmScope(
         tenant=place.tenant, binding=place.binding, owner=place.handle, session=turn.session.id.hex
     )
+
+
+def _ended(loop: ToolLoop, language: str) -> str:
+    """What the person is told when tools lead nowhere."""
+    key = "too_many_steps" if loop.ending == TOO_MANY_ROUNDS else "tool_fails"
+    return say(key, language).format(name=loop.failing)
 
 
 def _without_model(said: Spoken, release: Release, context: Context, error: IndaiError) -> Spoken:

@@ -27,7 +27,8 @@ FAILURES_A_SESSION: Final = 3
 MAX_CALLS_A_ROUND: Final = 16
 _SHOWN: Final = 64  # characters of a name that a model made up
 
-TOO_MANY_ROUNDS: Final = "I could not finish this in the steps I may take. Please tell me what matters most."
+TOO_MANY_ROUNDS: Final = "TOO_MANY_ROUNDS"
+TOOL_FAILED_TWICE: Final = "TOOL_FAILED_TWICE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,16 @@ class Step:
 @dataclass(slots=True)
 class ToolLoop:
     """One turn. `tools`: names of those that are offered. `failures` counts by tool over the session, and is
-    the caller's to keep; `ending` is what to tell the person instead of asking the model again, empty while
-    the loop goes on, and `why` the same in a word. `refused`: calls that were not run, with the reason."""
+    the caller's to keep; `ending` is why the person is told something instead of the model being asked again,
+    empty while the loop goes on, `failing` the tool that it is about, as it is said. `refused`: calls that
+    were not run, with the reason."""
 
     tools: Container[str]
     failures: dict[str, int] = field(default_factory=dict)
     max_rounds: int = MAX_ROUNDS
     messages: list[pb.ChatMessage] = field(default_factory=list)
     ending: str = ""
-    why: str = ""
+    failing: str = ""
     refused: list[dict[str, str]] = field(default_factory=list)
     rounds: int = 0
     _turn: dict[str, int] = field(default_factory=dict)
@@ -97,8 +99,7 @@ class ToolLoop:
         self._turn[call.name] = self._turn.get(call.name, 0) + 1
         self.failures[call.name] = self.failures.get(call.name, 0) + 1
         if self._turn[call.name] >= FAILURES_A_TURN and not self.ending:
-            self.ending = f"I could not do that: {_words(call.name)} does not work at the moment."
-            self.why = "TOOL_FAILED_TWICE"
+            self.ending, self.failing = TOOL_FAILED_TWICE, _words(call.name)
         self._close()
 
     def _refusal(self, call: pb.ToolCall, number: int) -> tuple[str, bool, str] | None:
@@ -120,7 +121,7 @@ class ToolLoop:
         results = tuple(self._results[call.id] for call in self._order)
         self.messages.append(pb.ChatMessage(role=pb.MESSAGE_ROLE_TOOL, tool_results=results))
         if self.rounds >= self.max_rounds and not self.ending:
-            self.ending, self.why = TOO_MANY_ROUNDS, "TOO_MANY_ROUNDS"
+            self.ending = TOO_MANY_ROUNDS
 
 
 def _key(call: pb.ToolCall) -> tuple[str, str]:
