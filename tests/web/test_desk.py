@@ -207,6 +207,23 @@ async def test_a_question_arrives_on_an_open_page_and_goes_when_it_is_answered_e
         assert phone.errors == []
 
 
+async def test_one_press_proposes_the_next_day_on_the_same_conversation(
+    chromium: Browser, busy: Desks
+) -> None:
+    thread, _ = await busy.asked(45, "Better tomorrow")
+    async with screen(chromium, busy, PHONE) as window:
+        await _signed_in(window, busy)
+        card = window.page.get_by_role("article").filter(has_text="Better tomorrow")
+        await card.get_by_role("button", name="The next day", exact=True).click()
+        await expect(window.page.get_by_role("status")).to_contain_text("Asked")
+        assert thread in window.page.url
+        await expect(window.page.get_by_text("COUNTER", exact=True)).to_be_visible()
+        await expect(window.page.get_by_text("RECEIPT", exact=True)).to_be_visible()
+        await expect(window.page.get_by_text("agreed", exact=True).first).to_be_visible()
+        await window.check()
+        await window.picture("counter")
+
+
 async def test_everything_works_without_scripts(chromium: Browser, busy: Desks) -> None:
     await busy.asked(45, "Without scripts")
     options: dict[str, Any] = {"java_script_enabled": False}

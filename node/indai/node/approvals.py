@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from indai.node import views
-from indai.node.paging import after, next_token, page_size
+from indai.node.paging import after, beginning_with, next_token, page_size
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.v1 import owner_pb2
@@ -54,9 +54,9 @@ class Approvals:
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
                 "SELECT action_hash, thread FROM node.approvals"
-                " WHERE owner = $1 AND encode(action_hash, 'hex') LIKE $2 || '%' LIMIT 2",
+                " WHERE owner = $1 AND action_hash BETWEEN $2 AND $3 LIMIT 2",
                 owner,
-                code,
+                *beginning_with(code, 64),
             )
         if len(rows) != 1:
             raise NotFound(

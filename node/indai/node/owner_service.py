@@ -16,7 +16,7 @@ from indai.node.auth import caller
 from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exporting import Exporter
-from indai.node.paging import MAX_NUMBER, after, next_token, page_size
+from indai.node.paging import MAX_NUMBER, after, beginning_with, next_token, page_size
 from indai.node.policies import Policies
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused
@@ -371,10 +371,9 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
             return bytes.fromhex(text)
         async with self._store.scope(owner) as connection:
             rows: Sequence[asyncpg.Record] = await connection.fetch(
-                "SELECT thread FROM node.threads"
-                " WHERE owner = $1 AND encode(thread, 'hex') LIKE $2 || '%' LIMIT 2",
+                "SELECT thread FROM node.threads WHERE owner = $1 AND thread BETWEEN $2 AND $3 LIMIT 2",
                 owner,
-                text,
+                *beginning_with(text, 32),
             )
         if len(rows) > 1:
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Pages of a list: how many rows, and where the next page begins.
+"""Pages of a list: how many rows, and where the next page begins; ids by the beginning of them.
 
 A token names the last row of a page by its sort key, a number and hexadecimal text, so that rows which come
 or go in between neither double nor hide others.
@@ -42,3 +42,9 @@ def after(token: str, first: tuple[int, str]) -> tuple[int, str]:
     except (ValueError, TypeError, RecursionError):
         pass
     raise InvalidInput(Reason.INVALID_ARGUMENT, "The page token is not one of ours.")
+
+
+def beginning_with(digits: str, length: int) -> tuple[bytes, bytes]:
+    """The first and the last of all ids of `length` hexadecimal digits that begin so: an index finds them,
+    where text that is made of every id finds them last."""
+    return bytes.fromhex(digits.ljust(length, "0")), bytes.fromhex(digits.ljust(length, "f"))

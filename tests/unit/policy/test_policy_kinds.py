@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indai.client.decisions import Outcome
-from indai.policy.compiled import OWNER, PLATFORM, compile_rules, decide, decide_many
+from indai.desk.pause import LAYER, paused
+from indai.policy.compiled import OWNER, PLATFORM, compile_policy, compile_rules, decide, decide_many
 from indai.policy.facts import Facts, facts_of
 from indai.policy.kinds import MEET, PAY
 from indai.policy.language import parse
@@ -76,6 +77,19 @@ def test_the_facts_of_a_record_are_those_that_were_stated(facts: Facts) -> None:
     again = facts_of(decided.request, decided.entities)
     assert again is not None
     assert decide(policy, ALICE, again).request == decided.request
+
+
+@modest
+@given(st.data())
+def test_a_pause_holds_for_every_kind_whatever_the_rules_permit(data: st.DataObject) -> None:
+    text, facts = write(data.draw(some.policies())), [data.draw(some.facts()) for _ in range(4)]
+    works = compile_policy(text, {})
+    asks, refuses = (compile_policy(text, {LAYER: paused("", way)}) for way in ("ask", "refuse"))
+    for one in facts:
+        before = decide(works, ALICE, one).evaluation.outcome
+        assert decide(refuses, ALICE, one).evaluation.outcome is Outcome.REFUSE
+        wanted = Outcome.ASK if before is Outcome.PERMIT else before
+        assert decide(asks, ALICE, one).evaluation.outcome is wanted
 
 
 PAYS = "version: 1\ntimezone: UTC\nrules:\n  - { allow: pay, with: anyone, amount: { max: 20 INR } }\n"
