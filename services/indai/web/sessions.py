@@ -23,7 +23,7 @@ from typing import Any, Final
 import asyncpg
 from indai.protocol.errors import NotFound, Reason, Refused
 from indai.protocol.header import new_id
-from indai.storage.pool import transaction
+from indai.storage.pool import transaction, translate_errors
 from indai.web.accounts import Account
 
 MINUTE_MS: Final = 60_000
@@ -36,11 +36,7 @@ CODE_LENGTH: Final = 10
 _ALPHABET: Final = "23456789ABCDEFGHJKMNPQRSTVWXYZ"  # nothing that is read as something else
 _TOKEN: Final = "desk_"  # noqa: S105 - the prefix of tokens
 
-_FIND = """
-SELECT s.*, a.role, a.name, a.settings, a.revoked_ms AS account_revoked_ms, a.created_ms AS account_created_ms
-FROM web.sessions s JOIN web.accounts a ON a.id = s.account AND a.scope = s.scope
-WHERE s.token_sha256 = $1
-"""
+_FIND: Final = "SELECT * FROM web.find_session($1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +134,12 @@ class Sessions:
     async def find(self, digest: bytes) -> Session | None:
         """The session whose token has this SHA-256, if it is in force."""
         now = self._clock()
-        async with self._presented(digest) as connection:
-            scope = await connection.fetchval(
-                "SELECT scope FROM web.sessions WHERE token_sha256 = $1 AND revoked_ms IS NULL", digest
-            )
-            if scope is None:
-                return None
-            await connection.execute("SELECT set_config('indai.owners', $1, true)", scope)
-            row = await connection.fetchrow(_FIND, digest)
-            if row is None or row["account_revoked_ms"] is not None or not _is_live(row, now):
-                return None
-            if now - row["seen_ms"] >= SEEN_EVERY_MS:
+        with translate_errors():
+            row = await self._pool.fetchrow(_FIND, digest)
+        if row is None or row["account_revoked_ms"] is not None or not _is_live(row, now):
+            return None
+        if now - row["seen_ms"] >= SEEN_EVERY_MS:
+            async with transaction(self._pool, (row["scope"],)) as connection:
                 await connection.execute(
                     "UPDATE web.sessions SET seen_ms = $2 WHERE token_sha256 = $1", digest, now
                 )
