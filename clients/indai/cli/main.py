@@ -76,6 +76,7 @@ SECTIONS = {
     "Speak with others": {
         "channel": ".channel:channel Let people reach agents by WhatsApp, Telegram and Slack.",
         "voice": ".voice:voice Try the engines of speech that this node uses.",
+        "page": ".page:page Your public page: which other sites may show its chat.",
         "a2a": ".a2a:a2a Speak A2A: call any agent, and let clients call yours.",
         "mcp": ".mcp:mcp Let your assistant drive your node over MCP; use other servers.",
     },

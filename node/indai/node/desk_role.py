@@ -18,6 +18,7 @@ from indai.node.store import Store
 from indai.v1 import desk_pb2_grpc
 from indai.web.accounts import OWNER, TENANT_ROLES, Accounts
 from indai.web.audit import AuditLog
+from indai.web.chat_sites import ChatSites
 from indai.web.sessions import Sessions
 
 
@@ -37,7 +38,9 @@ def desk_services(
     admitted = auth.either(people, auth.owners(agents.owner_of_token), operators)
     accounts, audit = Accounts(pool, clock), AuditLog(pool, clock)
     servicer = DeskServicer(accounts, sessions, audit, agents, engine, store, clock)
-    steering = SteeringServicer(store, agents, engine, policies, resolver, clock, Manners(pool))
+    steering = SteeringServicer(
+        store, agents, engine, policies, resolver, clock, Manners(pool), ChatSites(accounts)
+    )
     owners = auth.owners(agents.owner_of_token)
     return (
         Service(desk_pb2_grpc.add_DeskServiceServicer_to_server, servicer, admitted),

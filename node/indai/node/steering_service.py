@@ -29,6 +29,7 @@ from indai.protocol.handlestate import AgentKey, Delegation
 from indai.protocol.keys import key_id
 from indai.v1 import desk_pb2 as pb
 from indai.v1 import desk_pb2_grpc, policy_pb2
+from indai.web.chat_sites import ChatSites
 
 MAX_DECISIONS: Final = 2_000
 MAX_SHOWN: Final = 50
@@ -63,10 +64,12 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
         resolver: Resolver,
         clock: Callable[[], int],
         manners: Manners,
+        sites: ChatSites,
     ) -> None:
         self._store, self._agents, self._policies = store, agents, policies
         self._resolver, self._clock, self._engine = resolver, clock, engine
         self._approvals, self._manners = Approvals(store, clock), manners
+        self._sites = sites
 
     async def PreviewPolicy(self, request: pb.PreviewPolicyRequest, context: Any) -> pb.PreviewPolicyResponse:
         """Check, put into words, and take the decisions of the last weeks again."""
@@ -113,6 +116,15 @@ class SteeringServicer(desk_pb2_grpc.SteeringServiceServicer):
             sub_agents=[_sub_agent(one) for one in found.state.delegations],
             registry_size=found.head.size,
         )
+
+    async def ListChatSites(self, request: pb.ListChatSitesRequest, context: Any) -> pb.ListChatSitesResponse:
+        """As the owner has named them."""
+        return pb.ListChatSitesResponse(sites=await self._sites.of(caller(context).owner))
+
+    async def SetChatSites(self, request: pb.SetChatSitesRequest, context: Any) -> pb.SetChatSitesResponse:
+        """All of them at once."""
+        owner = caller(context).owner
+        return pb.SetChatSitesResponse(sites=await self._sites.choose(owner, request.sites))
 
     async def Introduce(self, request: pb.IntroduceRequest, context: Any) -> pb.IntroduceResponse:
         """By a key of the owner's that the registry shows as valid now."""

@@ -458,6 +458,16 @@ class SteeringServiceStub:
                 request_serializer=indai_dot_v1_dot_desk__pb2.ListPeersRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_desk__pb2.ListPeersResponse.FromString,
                 _registered_method=True)
+        self.ListChatSites = channel.unary_unary(
+                '/indai.v1.SteeringService/ListChatSites',
+                request_serializer=indai_dot_v1_dot_desk__pb2.ListChatSitesRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.ListChatSitesResponse.FromString,
+                _registered_method=True)
+        self.SetChatSites = channel.unary_unary(
+                '/indai.v1.SteeringService/SetChatSites',
+                request_serializer=indai_dot_v1_dot_desk__pb2.SetChatSitesRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_desk__pb2.SetChatSitesResponse.FromString,
+                _registered_method=True)
         self.Introduce = channel.unary_unary(
                 '/indai.v1.SteeringService/Introduce',
                 request_serializer=indai_dot_v1_dot_desk__pb2.IntroduceRequest.SerializeToString,
@@ -524,6 +534,20 @@ class SteeringServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListChatSites(self, request, context):
+        """The sites that may show the owner's chat in a frame.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetChatSites(self, request, context):
+        """These sites and no others may show it from now on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Introduce(self, request, context):
         """A signed word for a page of another node that its visitor is this owner. Changes nothing.
         """
@@ -575,6 +599,16 @@ def add_SteeringServiceServicer_to_server(servicer, server):
                     servicer.ListPeers,
                     request_deserializer=indai_dot_v1_dot_desk__pb2.ListPeersRequest.FromString,
                     response_serializer=indai_dot_v1_dot_desk__pb2.ListPeersResponse.SerializeToString,
+            ),
+            'ListChatSites': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListChatSites,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.ListChatSitesRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.ListChatSitesResponse.SerializeToString,
+            ),
+            'SetChatSites': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetChatSites,
+                    request_deserializer=indai_dot_v1_dot_desk__pb2.SetChatSitesRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_desk__pb2.SetChatSitesResponse.SerializeToString,
             ),
             'Introduce': grpc.unary_unary_rpc_method_handler(
                     servicer.Introduce,
@@ -777,6 +811,60 @@ class SteeringService:
             '/indai.v1.SteeringService/ListPeers',
             indai_dot_v1_dot_desk__pb2.ListPeersRequest.SerializeToString,
             indai_dot_v1_dot_desk__pb2.ListPeersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListChatSites(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/ListChatSites',
+            indai_dot_v1_dot_desk__pb2.ListChatSitesRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.ListChatSitesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetChatSites(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.SteeringService/SetChatSites',
+            indai_dot_v1_dot_desk__pb2.SetChatSitesRequest.SerializeToString,
+            indai_dot_v1_dot_desk__pb2.SetChatSitesResponse.FromString,
             options,
             channel_credentials,
             insecure,

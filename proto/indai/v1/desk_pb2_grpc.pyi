@@ -176,6 +176,10 @@ class SteeringServiceStub:
     """
     ListPeers: _grpc.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]
     """Whom the owner deals with, the newest first."""
+    ListChatSites: _grpc.UnaryUnaryMultiCallable[_desk_pb2.ListChatSitesRequest, _desk_pb2.ListChatSitesResponse]
+    """The sites that may show the owner's chat in a frame."""
+    SetChatSites: _grpc.UnaryUnaryMultiCallable[_desk_pb2.SetChatSitesRequest, _desk_pb2.SetChatSitesResponse]
+    """These sites and no others may show it from now on."""
     Introduce: _grpc.UnaryUnaryMultiCallable[_desk_pb2.IntroduceRequest, _desk_pb2.IntroduceResponse]
     """A signed word for a page of another node that its visitor is this owner. Changes nothing."""
     CheckDrill: _grpc.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]
@@ -202,6 +206,10 @@ class SteeringServiceAsyncStub(SteeringServiceStub):
     """
     ListPeers: _aio.UnaryUnaryMultiCallable[_desk_pb2.ListPeersRequest, _desk_pb2.ListPeersResponse]  # type: ignore[assignment]
     """Whom the owner deals with, the newest first."""
+    ListChatSites: _aio.UnaryUnaryMultiCallable[_desk_pb2.ListChatSitesRequest, _desk_pb2.ListChatSitesResponse]  # type: ignore[assignment]
+    """The sites that may show the owner's chat in a frame."""
+    SetChatSites: _aio.UnaryUnaryMultiCallable[_desk_pb2.SetChatSitesRequest, _desk_pb2.SetChatSitesResponse]  # type: ignore[assignment]
+    """These sites and no others may show it from now on."""
     Introduce: _aio.UnaryUnaryMultiCallable[_desk_pb2.IntroduceRequest, _desk_pb2.IntroduceResponse]  # type: ignore[assignment]
     """A signed word for a page of another node that its visitor is this owner. Changes nothing."""
     CheckDrill: _aio.UnaryUnaryMultiCallable[_desk_pb2.CheckDrillRequest, _desk_pb2.CheckDrillResponse]  # type: ignore[assignment]
@@ -267,6 +275,22 @@ class SteeringServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_desk_pb2.ListPeersResponse, _abc.Awaitable[_desk_pb2.ListPeersResponse]]:
         """Whom the owner deals with, the newest first."""
+
+    @_abc_1.abstractmethod
+    def ListChatSites(
+        self,
+        request: _desk_pb2.ListChatSitesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.ListChatSitesResponse, _abc.Awaitable[_desk_pb2.ListChatSitesResponse]]:
+        """The sites that may show the owner's chat in a frame."""
+
+    @_abc_1.abstractmethod
+    def SetChatSites(
+        self,
+        request: _desk_pb2.SetChatSitesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_desk_pb2.SetChatSitesResponse, _abc.Awaitable[_desk_pb2.SetChatSitesResponse]]:
+        """These sites and no others may show it from now on."""
 
     @_abc_1.abstractmethod
     def Introduce(

@@ -6,15 +6,15 @@ never signed in, so nobody's rights are clicked away by the page around it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from indai.page.names import PATH, address_of
-from indai.protocol.errors import InvalidInput, Reason, Refused
+from indai.protocol.errors import Reason, Refused
 from indai.web.accounts import OWNER, Accounts
+from indai.web.chat_sites import ChatSites
 from indai.web.guards import framed_by
 from indai.web.site import CARRIED
 from indai.web.visit import Visit
@@ -22,12 +22,7 @@ from indai.web.visit import Visit
 if TYPE_CHECKING:
     from indai.page.room import Room
 
-MOST_SITES: Final = 20
 SCRIPT: Final = "/widget.js"
-_SITE: Final = re.compile(
-    r"https://[a-z0-9.-]{1,253}(:[0-9]{1,5})?|http://(localhost|127\.0\.0\.1)(:[0-9]{1,5})?"
-)
-_SETTING: Final = "sites"
 _HOUR: Final = "public, max-age=3600"
 
 
@@ -35,7 +30,7 @@ class Widget:
     """The frame, the script that opens it, and where it may be."""
 
     def __init__(self, room: Room, accounts: Accounts) -> None:
-        self._room, self._accounts = room, accounts
+        self._room, self._sites = room, ChatSites(accounts)
         self._script = files("indai.web").joinpath("static", "widget.js").read_bytes()
 
     def routes(self) -> Sequence[web.RouteDef]:
@@ -70,22 +65,12 @@ class Widget:
 
     async def sites(self, handle: str) -> list[str]:
         """Where the handle's chat may be."""
-        accounts = await self._accounts.listed(handle)
-        found = next((each.settings.get(_SETTING, "") for each in accounts if each.role == OWNER), "")
-        return found.split()
+        return await self._sites.of(handle)
 
     async def allow(self, visit: Visit) -> web.StreamResponse:
         """The owner names the sites, one in a line."""
         handle = self._room.handle(visit)
         if visit.signed_in.scope != handle:
             raise Refused(Reason.PERMISSION_DENIED, "Only its owner says where this chat may be.")
-        sites = visit.said("sites", most=6_000).lower().split()
-        wrong = [each for each in sites if not _SITE.fullmatch(each)]
-        if wrong or len(sites) > MOST_SITES:
-            raise InvalidInput(
-                Reason.INVALID_ARGUMENT,
-                f"{wrong[0][:80]!r} is no site." if wrong else f"{MOST_SITES} sites are enough.",
-                hint="write one in a line, as https://shop.example without a path",
-            )
-        await self._accounts.choose(await self._accounts.of_owner(handle), **{_SETTING: " ".join(sites)})
+        await self._sites.choose(handle, visit.said("sites", most=6_000).split())
         return visit.go(address_of(handle, self._room.authority), "saved")

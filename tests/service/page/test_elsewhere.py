@@ -156,6 +156,22 @@ async def test_the_owner_says_which_sites_may_frame_it(desks: Desks) -> None:
         assert len(script.text) < 4_000
 
 
+async def test_the_command_names_the_same_sites_and_refuses_the_same_ones(desks: Desks) -> None:
+    token, address = desks.bob.token, desks.b.info.addresses["owner"]
+    steering = SteeringServiceStub(plain_channel(address, token=token))
+    named = desk_pb2.SetChatSitesRequest(sites=["https://Shop.example", "https://shop.example"])
+    assert (await steering.SetChatSites(named)).sites == ["https://shop.example"]
+    assert (await steering.ListChatSites(desk_pb2.ListChatSitesRequest())).sites == ["https://shop.example"]
+    with pytest.raises(InvalidInput):
+        await steering.SetChatSites(desk_pb2.SetChatSitesRequest(sites=["https://a.b; script-src *"]))
+    async with visiting(desks) as visitor:
+        policy = (await visitor.get("/bob/-/widget")).answer.headers["Content-Security-Policy"]
+        assert "frame-ancestors https://shop.example" in policy
+    # Another owner's sites are their own.
+    alice = SteeringServiceStub(plain_channel(desks.a.info.addresses["owner"], token=desks.alice.token))
+    assert (await alice.ListChatSites(desk_pb2.ListChatSitesRequest())).sites == []
+
+
 @pytest.mark.parametrize(
     "site", ["http://shop.example", "https://a.b/path", "https://a.b; script-src *", "*", "https://", "data:"]
 )
