@@ -30,7 +30,7 @@ class News:
         session = _session(caller.session)
         if session is None or self.outbound is None:
             return
-        notice = Notice(key=_key(outcome), reply=pb.Reply(text=sentence(outcome), language="en"))
+        notice = Notice(key=_key(outcome), reply=_reply(outcome, caller.language))
         # At a door of an organisation's own the conversation is the tenant's.
         for owner in dict.fromkeys((caller.owner, caller.tenant)):
             if owner and await self.outbound.put(owner, session, notice) is not None:
@@ -46,6 +46,10 @@ class News:
             return False
         await self.outbound.put(owner, session, Notice(key=key, reply=pb.Reply(text=words, language="en")))
         return True
+
+
+def _reply(outcome: Outcome, language: str) -> pb.Reply:
+    return pb.Reply(text=sentence(outcome, language), language=language or "en")
 
 
 def _key(outcome: Outcome) -> str:

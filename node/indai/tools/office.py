@@ -15,6 +15,7 @@ from indai.tools.normalise import one_line
 from indai.tools.toolbox import TellOwner
 from indai.tools.values import Caller, Effect, Progress, Spec
 from indai.tools.when import read_when
+from indai.tools.words import said
 from indai.v1 import commerce_pb2
 
 MOST: Final = 20
@@ -72,7 +73,7 @@ class ScheduleJob:
             caller,
             "remind",
             "schedule-job",
-            {"text": f"You asked me to come back: {task}"},
+            {"text": said("You asked me to come back: {task}", caller.language, task=task)},
             delay_s=delay_s,
             key=task,
         )

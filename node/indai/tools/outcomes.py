@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from indai.protocol.errors import IndaiError
+from indai.tools import words
 from indai.tools.identity import refuse_aadhaar
 from indai.tools.normalise import Money, fields_of
 from indai.tools.schemas import MAX_RESULT, misfit, too_large, without_secrets
@@ -88,23 +89,27 @@ def _waiting(outcome: Outcome, result: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
-def sentence(outcome: Outcome) -> str:
+def sentence(outcome: Outcome, language: str = "en") -> str:
     """What is said of an outcome without a model: its own words, or its most important fields."""
     if outcome.words:
         return outcome.words
     said = outcome.result
     if (form := _SPOKEN.get(str(said.get("state", "")))) and said.get("with"):
         more = [str(said[name]) for name in ("when", "reason") if said.get(name)]
-        return f"{form.format(who=said['with'])}{': ' if more else ''}{', '.join(more)}."
+        told = words.said(form, language, who=str(said["with"]))
+        stop = "।" if language == "hi" else "."
+        return f"{told}{': ' if more else ''}{', '.join(more)}{stop}"
     weight = max((each.importance for each in outcome.fields), default=0)
     shown = [each for each in outcome.fields if each.importance == weight]
-    return "\n".join(f"{each.label}: {each.text}" for each in shown[:MOST_SAID]) or "It is done."
+    return "\n".join(f"{each.label}: {each.text}" for each in shown[:MOST_SAID]) or words.said(
+        "It is done.", language
+    )
 
 
-def question(why: str, approval: Approval) -> str:
-    """What the owner is asked, and how to answer, for any channel."""
-    code = approval.code
-    return f"{why}\n{approval.terms}\nAnswer “yes {code}” or “no {code}”."
+def question(why: str, approval: Approval, language: str = "en") -> str:
+    """What the owner is asked, and how to answer, for any channel. The terms are as they will be bound."""
+    how = words.said("Answer “yes {code}” or “no {code}”.", language, code=approval.code)
+    return f"{words.said(why, language)}\n{approval.terms}\n{how}"
 
 
 def dumped(outcome: Outcome) -> dict[str, Any]:

@@ -58,6 +58,7 @@ from indai.tools.values import (
     Touch,
     unheard,
 )
+from indai.tools.words import said
 from jsonschema import Draft202012Validator
 
 GRACE_S: Final = 0.5  # what a tool that is told to stop may still take
@@ -220,12 +221,14 @@ class NodeToolbox:
                 f"A visitor's wish waits for your word.\n{act.terms}\n\nThe code is {asked.approval.code}."
             )
             await self._tell_owner(caller.owner, words, f"tool-question:{asked.id}")
-        words = question(why, asked.approval)
+        words = question(why, asked.approval, caller.language)
         outcome = Outcome(Status.NEEDS_APPROVAL, words, code="NEEDS_APPROVAL", approval=asked.approval)
         if caller.person != caller.owner:  # what is asked, and the code, are between the owner and this node
             outcome = replace(outcome, words="The owner is asked first.", approval=None)
         elif shown is not None:
-            row = replace(outcome, words=question(why, replace(asked.approval, terms=shown.terms)))
+            row = replace(
+                outcome, words=question(why, replace(asked.approval, terms=shown.terms), caller.language)
+            )
             await self._noted(known, caller, digest, act.arguments, Judged(row))
             return outcome
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
@@ -247,10 +250,10 @@ class NodeToolbox:
             )
         except IndaiError as error:
             return raised(error).outcome
-        outcome = await self.carry_out(asked) if approve else _declined()
+        outcome = await self.carry_out(asked) if approve else _declined(caller.language)
         if self._jobs is not None and asked.caller.session != caller.session:
             await self._jobs.push(asked.caller, replace(outcome, approval=asked.approval))
-        return replace(outcome, words=sentence(outcome))
+        return replace(outcome, words=sentence(outcome, caller.language))
 
     async def _about_thread(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
         """A question of a negotiation, which the owner's own service answers."""
@@ -437,8 +440,8 @@ def _unfit(known: _Known, arguments: Mapping[str, Any]) -> Outcome | None:
     return identity_number(arguments, "The request")
 
 
-def _declined() -> Outcome:
-    return Outcome(Status.DONE, "It was declined; nothing has happened.", code="DECLINED")
+def _declined(language: str) -> Outcome:
+    return Outcome(Status.DONE, said("It was declined; nothing has happened.", language), code="DECLINED")
 
 
 async def _let_go(running: asyncio.Future[Any]) -> None:

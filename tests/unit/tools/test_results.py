@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from indai.node.kinds.money import spoken
 from indai.protocol.errors import InvalidInput
+from indai.runtime.turn.perceive import perceive
 from indai.tools.normalise import fields_of
-from indai.tools.outcomes import sentence
+from indai.tools.outcomes import question, sentence
 from indai.tools.schemas import action_hash, check_spec, too_large, without_secrets
-from indai.tools.values import Caller, Field, Outcome, Spec, Status, Touch
+from indai.tools.toolbox import why_ask
+from indai.tools.values import Approval, Caller, Effect, Field, Outcome, Spec, Status, Touch
+from indai.tools.words import said
+from indai.v1.conversation_pb2 import InboundMessage
 
 OPEN: Any = {"type": "object"}
 CLOSED: Any = {"type": "object", "additionalProperties": False}
@@ -116,3 +121,33 @@ def test_an_outcome_without_words_of_its_own_is_said_in_a_sentence() -> None:
     assert sentence(Outcome(Status.DONE, fields=fields)) == "price: ₹5.00"
     assert sentence(Outcome(Status.DONE, "Done so.", fields=fields)) == "Done so."
     assert sentence(Outcome(Status.DONE)) == "It is done."
+
+
+def test_what_a_tool_says_itself_is_in_the_person_s_language() -> None:
+    approval = Approval("ghjkmnpq", "00", "Pay ind.ai/bob ₹500.00", 1)
+    asked = question("This cannot be taken back.", approval, "hi").split("\n")
+    assert asked == [
+        "इसे वापस नहीं लिया जा सकता।",
+        "Pay ind.ai/bob ₹500.00",  # the terms are what is bound: one form of them, whatever is spoken
+        "“हाँ ghjkmnpq” या “नहीं ghjkmnpq” कहिए।",
+    ]
+    assert question("This cannot be taken back.", approval, "ta").startswith("This cannot be taken back.")
+    agreed = Outcome(Status.DONE, result={"state": "agreed", "with": "ind.ai/bob", "when": "Mon 10:00"})
+    assert sentence(agreed, "hi-Latn") == "ind.ai/bob ke saath tay ho gaya: Mon 10:00."
+    assert sentence(agreed) == "Agreed with ind.ai/bob: Mon 10:00."
+    for line in ("हाँ ghjkmnpq", "nahi ghjkmnpq"):  # and what it asks for is understood
+        assert perceive(InboundMessage(text=line)).decision is not None
+
+
+def test_every_reason_to_ask_the_owner_is_said_in_hindi() -> None:
+    final = Spec("pay", "", {}, {}, Effect.IRREVERSIBLE, frozenset({Touch.OUTSIDE, Touch.PRIVATE}))
+    act = replace(final, effect=Effect.ACT)
+    caller = Caller("t", "b", "o", "s", "p", "private", "cli", True)
+    whys = {
+        why_ask(final, replace(caller, approvals=frozenset({"pay"}))),
+        why_ask(final, caller),
+        why_ask(act, replace(caller, autonomy="supervised")),
+        why_ask(act, replace(caller, context=frozenset(Touch))),
+    }
+    assert len(whys) == 4
+    assert all(said(why, language) != why for why in whys for language in ("hi", "hi-Latn"))
