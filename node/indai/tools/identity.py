@@ -116,6 +116,8 @@ def _leaves(value: Any, name: str) -> Iterator[str]:
             yield from _leaves(inner, name)
     elif isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         yield f"{name}: {value}"
+    elif isinstance(value, float) and value.is_integer():  # some formats know no other numbers
+        yield f"{name}: {int(value)}"
 
 
 def _whole(value: Any) -> str:

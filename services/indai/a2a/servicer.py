@@ -20,6 +20,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from google.protobuf.json_format import MessageToDict
 from indai.a2a.agents import Agent, Agents, TaskEvent, Turn, status
 from indai.a2a.calls import Call
 from indai.a2a.cards import CardIssuer
@@ -28,6 +29,7 @@ from indai.a2a.push import PushConfigs
 from indai.a2a.required import check_required
 from indai.a2a.running import INTERRUPTED, Clock, Overtaken, Running, Watcher, Watchers, applied, timestamp
 from indai.a2a.store import DEFAULT_PAGE, TERMINAL, Change, Stored, TaskStore, digest_of
+from indai.tools.identity import holds_aadhaar
 
 MAX_RUNNING = 256
 """Tasks of one caller that may be worked on at once."""
@@ -225,6 +227,9 @@ class A2AServicer:
                 raise ContentTypeNotSupportedError(
                     f"{part.media_type[:80]!r} is not taken here; send {' or '.join(sorted(accepted))}."
                 )
+            said = MessageToDict(part.data) if part.HasField("data") else part.text
+            if holds_aadhaar(said):
+                raise InvalidParamsError("The message has an Aadhaar number in it, which is not taken.")
         return agent
 
     async def _direct(self, agent: Agent, message: pb.Message, call: Call) -> pb.Message | None:

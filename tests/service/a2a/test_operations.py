@@ -53,6 +53,20 @@ async def test_a_task_that_has_ended_takes_nothing_more(node: Node, binding: str
         await anext(client.subscribe(pb.SubscribeToTaskRequest(id=task.id), context=context()))
 
 
+async def test_an_aadhaar_number_is_refused_before_anything_is_stored(node: Node, binding: str) -> None:
+    client = await node.client(binding)
+    asked = message("tck-complete-task", "My Aadhaar is 2999 2849 6545.")
+    with pytest.raises(InvalidParamsError) as refused:
+        await client.send_message(asked, context=context())
+    assert "6545" not in str(refused.value)
+    for number in ("२९९९ २८४९ ६५४५", 299928496545):
+        structured = message("tck-complete-task")
+        structured.message.parts.add().data.struct_value.update({"aadhaar": {"number": number}})
+        with pytest.raises(InvalidParamsError):
+            await client.send_message(structured, context=context())
+    assert not (await client.list_tasks(pb.ListTasksRequest(), context=context())).tasks
+
+
 async def test_a_task_that_waits_can_be_canceled_once(node: Node, binding: str) -> None:
     client = await node.client(binding)
     task = (await client.send_message(message("tck-input-required"), context=context())).task
