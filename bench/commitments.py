@@ -8,6 +8,7 @@ python -m bench.commitments --quick           seconds: shows that it runs, and m
   group commit over plain inserts of the same sealed rows, so batches form alike. Sides take turns.
 - *proofs*: receipts made by the service from the stored tiles, one caller.
 - *size*: of all tables with their indexes, for each million entries.
+- *check*: the live ledger against itself, as `indai ledger fsck`.
 - *sustained*: appends for so long, with the memory of this process at each tenth.
 - *start*: taking over and signing a log of millions of leaves, cold: first with all of them under no head,
   then with all of them under one. The database itself makes leaves and their names, in the real form, without
@@ -36,6 +37,7 @@ import uvloop
 from indai.client.audit import audit
 from indai.ledger.entries import Entry, record
 from indai.ledger.export import LedgerIdentity
+from indai.ledger.fsck import Subject, check
 from indai.ledger.servicer import LedgerService
 from indai.protocol.keys import SigningKey
 from indai.tlog.append import Writer, take_over
@@ -44,7 +46,7 @@ from indai.tlog.signer import LogKeys, LogSigner
 from indai.v1 import ledger_pb2
 
 from bench.database import database
-from bench.ledger import LOG, SETUP, VAULT, Bare, some_entries
+from bench.ledger import LOG, OWNERS, SETUP, VAULT, Bare, some_entries
 from bench.loads import Load, run
 from tests.unit.audit.worlds import HOUR, NOW, Deal, World
 
@@ -94,6 +96,7 @@ async def measure(plan: Plan, base: Path) -> dict[str, Any]:
         await signer.publish()
         found["size"] = await _size(connection)
         found["proofs"] = await _proofs(pool, signer, plan.proofs)
+        found["check"] = await _check(pool, signer)
         found["sustained"] = await _sustained(pool, plan.sustained_s)
         await _fill(connection, plan.leaves)
         found["start"] = await _start(pool, base / "heads")
@@ -213,6 +216,20 @@ async def _proofs(pool: asyncpg.Pool, signer: LogSigner, count: int) -> dict[str
     return figures
 
 
+async def _check(pool: asyncpg.Pool, signer: LogSigner) -> dict[str, Any]:
+    """The live ledger against itself, as by `indai ledger fsck`: every content opened, every hash made."""
+    began = time.perf_counter()
+    checked = await check(pool, Subject(KEYS.verifier, VAULT, signer.head_file), OWNERS)
+    seconds = time.perf_counter() - began
+    if checked.findings:
+        raise RuntimeError(f"the check found something: {checked.findings[:3]}")
+    return {
+        "leaves": checked.leaves,
+        "seconds": round(seconds, 1),
+        "minutes_a_million": round(seconds / checked.leaves * 1e6 / 60, 1),
+    }
+
+
 async def _sustained(pool: asyncpg.Pool, seconds: float) -> dict[str, Any]:
     """64 callers for so long; what this process holds in memory at each tenth, in MB."""
     writer, rows, memory = await take_over(pool, LOG), 0, list[float]()
@@ -287,6 +304,11 @@ def render(found: dict[str, Any]) -> str:
     lines += [f"  {name:24}{mb:>8} MB" for name, mb in size["mb_a_million"].items()]
     lines.append(f"cold start with {start['leaves']:,} leaves: {start['ms']} ms")
     lines.append(f"the same with {start['unsigned']:,} of them under no head yet: {start['behind_s']} s")
+    lived = found["check"]
+    lines.append(
+        f"fsck of the live ledger: {lived['leaves']:,} leaves in {lived['seconds']} s,"
+        f" {lived['minutes_a_million']} min a million"
+    )
     lines += [
         f"audit, {name}: {each['leaves']:,} leaves in {each['seconds']} s,"
         f" {each['minutes_a_million']} min a million; {each['processor_s']} s of processor"
