@@ -17,7 +17,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels bench-web bench-desk simulate proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels bench-web bench-desk bench-tenant-desk simulate proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -94,6 +94,9 @@ bench-web: $(READY)  ## the public page: its first streamed word, and 1,000 open
 
 bench-desk: $(READY)  ## the owner's desk with 100,000 threads and 500 open desks
 	@$(BIN)/python -m bench.desk
+
+bench-tenant-desk: $(READY)  ## an organisation's desk: its roll-ups, its pages, 500 of its desks open
+	@$(BIN)/python -m bench.tenant_desk
 
 bench-llm: $(READY)  ## what the gateway to language models adds to a call
 	@$(BIN)/python -m bench.llm

@@ -11,6 +11,7 @@ Times of stages are kept as a histogram whose classes grow by e^0.1, so a percen
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -23,6 +24,8 @@ from indai.storage.pool import transaction
 
 LAG: Final = "5 minutes"
 """Longer than any transaction may last: what was finished before then is committed, and counted once."""
+REST_S: Final = 60.0
+"""Between two times that this process counts for one tenant and owner."""
 STEP: Final = 20_000
 """Turns that one transaction counts."""
 OLDEST_DAYS: Final = 92
@@ -89,8 +92,9 @@ _READ: Final = f"""
         {_FACTS} WHERE {THEIRS} AND t.owner = ANY ($2) AND t.state <> 'finished'),
     named AS ({_NAMED}),
     first AS (SELECT (now() AT TIME ZONE $3)::date - ($4::int - 1) AS day)
-    SELECT CASE WHEN what = 'topic' THEN day END AS day, binding, what, name, bucket,
-           sum(turns)::bigint AS turns
+    SELECT CASE WHEN what = 'topic' THEN day END AS day,
+           CASE WHEN what IN ('topic', 'zone', '{PAIR}') THEN binding ELSE '' END AS binding,
+           what, name, bucket, sum(turns)::bigint AS turns
     FROM (SELECT day, binding, what, name, bucket, turns FROM runtime.desk_counts
           WHERE tenant = $1 AND owner = ANY ($2) AND day >= (SELECT day FROM first) AND what = ANY ($5)
           UNION ALL
@@ -101,7 +105,8 @@ _READ: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many turns of a binding have a `name` in the dimension `what`. `day` is told for topics alone."""
+    """How many turns have a `name` in the dimension `what`. The day is told for topics alone, the binding for
+    topics and zones."""
 
     day: date | None
     binding: str
@@ -116,6 +121,7 @@ class Rollup:
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
+        self._folded: dict[tuple[str, str], float] = {}
 
     async def counts(self, post: Post, days: int, zone: str, what: Sequence[str]) -> list[Count]:
         """The last `days`, today included, of these dimensions."""
@@ -127,6 +133,10 @@ class Rollup:
     async def fold(self, post: Post, zone: str) -> None:
         """Count what finished since the last time. While somebody else does, there is nothing to do."""
         for owner in post.owners:
+            key, now = (post.tenant, owner), time.monotonic()
+            if now - self._folded.get(key, -REST_S) < REST_S:
+                continue  # the few turns since then are counted as they lie
+            self._folded[key] = now
             while await self._step(post, owner, zone):
                 pass
 
