@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -154,6 +155,12 @@ async def test_a_member_whose_owner_says_no_releases_all(five: Five) -> None:
     asks = await five.more("asks", ASKS)
     thread = await five.meet("chitra", "asks", title="Declined")
     (question,) = (await asks.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    chitra = five.owners["chitra"].stub  # whom the offer reaches by itself, maybe later
+    async with asyncio.timeout(20):
+        while thread.thread_id not in [
+            each.thread_id for each in (await chitra.ListThreads(owner_pb2.ListThreadsRequest())).threads
+        ]:
+            await asyncio.sleep(0.05)
     await asks.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=False))
     done = await until(five.owners["anu"], thread.thread_id, has_ended)
     assert (done.state, done.reason) == (owner_pb2.THREAD_STATE_REJECTED, "DECLINED")
