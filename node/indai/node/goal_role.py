@@ -16,7 +16,7 @@ from indai.runtime.conversations.doors import PERSONAL, PRIVATE_BINDING
 from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.outbound import Outbound
 from indai.runtime.conversations.rows import seeing
-from indai.runtime.goals.engine import Around, GoalEngine, Seen, ThreadsOf
+from indai.runtime.goals.engine import Around, GoalEngine, Seen, Standing, ThreadsOf
 from indai.runtime.goals.store import GoalStore
 from indai.runtime.turn.gates import spent_today
 from indai.tools.desk import Desks
@@ -51,10 +51,15 @@ async def goal_role(
     """Start the engine; stop it after what it does."""
     store, notices = GoalStore(pool), Notices(pool, outbound)
 
-    async def barred(owner: str) -> tuple[bool, bool]:
+    async def standing(owner: str) -> Standing:
         composed = await bindings.of(PERSONAL, PRIVATE_BINDING)
-        paused = not composed.binding.active or await bindings.is_paused(PERSONAL)
-        return paused, await spent_today(pool, owner, PRIVATE_BINDING, composed)
+        return Standing(
+            not composed.binding.active or await bindings.is_paused(PERSONAL),
+            await spent_today(pool, owner, PRIVATE_BINDING, composed),
+            tuple(composed.tools),
+            composed.agent.autonomy,
+            frozenset(composed.agent.approval_tools),
+        )
 
     async def tell(owner: str, key: str, words: str) -> bool:
         return await notices.tell(owner, key, words, again_is_told=True)
@@ -68,7 +73,7 @@ async def goal_role(
         toolbox,
         threads_of(desks),
         tell,
-        barred,
+        standing,
         agents.zone_of,
         language_of,
         lambda owner: owner in agents,

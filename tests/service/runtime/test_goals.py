@@ -16,7 +16,7 @@ from indai.node.goal_role import seen
 from indai.node.goal_service import GoalServicer
 from indai.node.kinds.money import spoken
 from indai.protocol.errors import InvalidInput, NotFound
-from indai.runtime.goals.engine import Around, GoalEngine, Seen
+from indai.runtime.goals.engine import Around, GoalEngine, Seen, Standing
 from indai.runtime.goals.store import GoalStore
 from indai.runtime.goals.values import HOUR_MS
 from indai.tools.approvals import Approvals
@@ -73,6 +73,8 @@ class World:
     told: dict[str, str] = field(default_factory=dict)
     paused: bool = False
     spent: bool = False
+    tools: tuple[str, ...] = ("meet",)
+    autonomy: str = "autonomous"
     breaks: bool = False
 
     def engine(self, database: Database) -> GoalEngine:
@@ -89,8 +91,8 @@ class World:
             self.told.setdefault(key, words)
             return who == ALICE
 
-        async def barred(_: str) -> tuple[bool, bool]:
-            return self.paused, self.spent
+        async def standing(_: str) -> Standing:
+            return Standing(self.paused, self.spent, self.tools, self.autonomy)
 
         async def language(_: str) -> str:
             return "hi"
@@ -101,7 +103,7 @@ class World:
                 toolbox,
                 threads,
                 tell,
-                barred,
+                standing,
                 lambda _: "Asia/Kolkata",
                 language,
                 lambda _: True,
@@ -277,3 +279,14 @@ async def test_an_owner_s_agent_knows_their_goals_and_a_visitor_s_prompt_does_no
         assert f"The owner's goals: meet {RAVI} every 7 days." in up.seen[-1].raw.decode()
         await here.say(owner(BOB, "what should I do this week?", handle=ALICE))
         assert RAVI not in up.seen[-1].raw.decode()
+
+
+async def test_a_goal_gives_an_agent_no_more_than_its_configuration(database: Database, world: World) -> None:
+    port, engine = Port(GoalServicer(world.store, lambda: world.now, lambda: None)), world.engine(database)
+    await port(ALICE, "CreateGoal", wish(pb.GOAL_KIND_MEET, 24, person=RAVI, may_act=True))
+    world.autonomy = "supervised"
+    await engine.step(ALICE)
+    world.now, world.tools = world.now + DAY, ()
+    await engine.step(ALICE)
+    assert world.meets.asked == []
+    assert [did for did, _ in await world.did()] == ["failed", "asked"]

@@ -67,11 +67,11 @@ _TEXTS = f"""
     SELECT DISTINCT m.text FROM {_SAID} m
     WHERE m.id = ANY ($1) AND length(m.text) BETWEEN {SHORTEST} AND 2000 LIMIT 50
 """  # noqa: S608 - constants
-# An answer that told it again, word for word, under whatever turn.
+# An answer of the same conversation that told it again, word for word, under whatever turn.
 _REPEATS = f"""
     SELECT m.id, m.turn, m.session, m.segment, m.request_id FROM {_SAID} m
-    JOIN runtime.sessions s ON s.id = m.session AND s.owner = $1 LEFT JOIN runtime.turns t ON t.id = m.turn
-    WHERE (t.id IS NULL OR t.state = 'finished')
+    LEFT JOIN runtime.turns t ON t.id = m.turn
+    WHERE m.session = ANY ($1) AND (t.id IS NULL OR t.state = 'finished')
       AND EXISTS (SELECT FROM unnest($2::text[]) AS said(text) WHERE strpos(m.text, said.text) > 0)
 """  # noqa: S608 - a constant
 _BLANK = """
@@ -223,7 +223,7 @@ class Forgetting:
             made.turns |= set(extra)
             if sources:
                 texts = [each["text"] for each in await connection.fetch(_TEXTS, list(made.messages))]
-                made.take(await connection.fetch(_REPEATS, owner, texts))
+                made.take(await connection.fetch(_REPEATS, list(made.sessions), texts))
             made.take(await connection.fetch(_IN_TURNS, list(made.turns)))
         return made
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
 
 HOT_MS: Final = 90 * 86_400_000
+LATE_MS: Final = 7 * 86_400_000
+"""What ended longer ago is not summarised: a node that was away long would pay for all of it at once."""
 EVERY_S: Final = 300.0
 BATCH: Final = 500
 FEW: Final = 4
@@ -53,7 +55,8 @@ _CLOSE = """
 _UNSUMMARISED = """
     SELECT g.id, g.session, s.tenant, s.binding, s.handle FROM runtime.segments g
     JOIN runtime.sessions s ON s.id = g.session
-    WHERE g.owner = $1 AND g.ended_at IS NOT NULL AND g.summary IS NULL ORDER BY g.ended_at LIMIT $2
+    WHERE g.owner = $1 AND g.ended_at > to_timestamp($3::bigint / 1000.0) AND g.summary IS NULL
+    ORDER BY g.ended_at LIMIT $2
 """
 # An answer that quotes outsiders would let them speak through the summary, and what was asked to be forgotten
 # stays forgotten.
@@ -119,7 +122,7 @@ class Keeping:
         async with seeing(self._pool, [owner]) as connection:
             voice, usual = SILENCE_MS["voice"], USUAL_SILENCE_MS
             await connection.execute(_CLOSE, owner, self._clock(), voice, usual)
-            ended = await connection.fetch(_UNSUMMARISED, owner, BATCH)
+            ended = await connection.fetch(_UNSUMMARISED, owner, BATCH, self._clock() - LATE_MS)
         for row in ended:
             summary = await self._summary(owner, row)
             async with seeing(self._pool, [owner]) as connection:

@@ -17,6 +17,7 @@ from typing import Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import asyncpg
 import structlog
 from indai.protocol.errors import IndaiError
 from indai.runtime.conversations.values import Clock
@@ -51,8 +52,21 @@ ThreadsOf = Callable[[str], Awaitable[Sequence[Seen]]]
 """An owner's newest negotiations."""
 Tell = Callable[[str, str, str], Awaitable[bool]]
 """Tells an owner (handle, key, words) in their own conversation, once for a key; False when there is none."""
-Barred = Callable[[str], Awaitable[tuple[bool, bool]]]
-"""Whether an owner's agent is paused, and whether its allowance for the day is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an owner's agent stands: paused; its allowance for the day spent; its tools, and how far it may go
+    by its configuration."""
+
+    paused: bool = False
+    spent: bool = False
+    tools: tuple[str, ...] = ("meet",)
+    autonomy: str = "autonomous"
+    approvals: frozenset[str] = frozenset()
+
+
+StandingOf = Callable[[str], Awaitable[Standing]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +77,7 @@ class Around:
     toolbox: Toolbox
     threads: ThreadsOf
     tell: Tell
-    barred: Barred
+    standing: StandingOf
     zone_of: Callable[[str], str]
     language_of: Callable[[str], Awaitable[str]]
     lives_here: Callable[[str], bool]
@@ -114,6 +128,8 @@ class GoalEngine:
         for goal in await self._around.store.due(owner, self._around.clock()):
             try:
                 await self._one(goal)
+            except asyncpg.ForeignKeyViolationError:
+                continue  # it was removed meanwhile
             except IndaiError as error:
                 log.warning("a goal was not looked at", goal=goal.id.hex, reason=error.reason.name)
                 await self._around.store.move_on(goal, goal.due_ms, self._around.clock() + RETRY_MS)
@@ -132,8 +148,8 @@ class GoalEngine:
         around, now_ms, zone = self._around, self._around.clock(), self._zone(goal.owner)
         gates = await around.store.gates(goal.owner)
         done = await around.store.done_since(goal.owner, day_began(now_ms, zone))
-        paused, spent = await around.barred(goal.owner)
-        found = held(gates, now_ms, zone, done, paused=paused, spent=spent)
+        agent = await around.standing(goal.owner)
+        found = held(gates, now_ms, zone, done, paused=agent.paused, spent=agent.spent)
         if found is None:
             return False
         await around.store.note(goal, act, "held", found.why, now_ms, thread)
@@ -162,12 +178,15 @@ class GoalEngine:
             await self._end(goal, "failed", outcome.words)
             return
         did = "asked" if outcome.status is Status.NEEDS_APPROVAL or outcome.approval else "acted"
-        words = f"{say('goal_acted', language, person=goal.person)} {outcome.words}"
+        acted = say("goal_acted", language, person=goal.person)
+        # Nobody was asked yet where the owner is asked first.
+        words = outcome.words if did == "asked" and outcome.words else f"{acted} {outcome.words}".strip()
         await around.tell(goal.owner, f"goal {goal.act_id().hex}", words)
         await self._end(goal, did, outcome.words, outcome.thread)
 
     async def _ask_for_meeting(self, goal: Goal, language: str) -> Outcome:
         around, act = self._around, goal.act_id()
+        agent = await around.standing(goal.owner)
         caller = Caller(
             tenant="personal",
             binding="",
@@ -181,11 +200,13 @@ class GoalEngine:
             time_zone=self._zone(goal.owner).key,
             now_ms=around.clock(),
             turn=act.hex,  # names the request: the same occasion asks once
+            autonomy=agent.autonomy,
+            approvals=agent.approvals,
         )
         wish = {"with": goal.person, "duration_minutes": goal.minutes, "when": "this week"}
         if goal.words:
             wish["title"] = goal.words
-        return await around.toolbox.call(caller, ("meet",), "meet", wish, unheard)
+        return await around.toolbox.call(caller, agent.tools, "meet", wish, unheard)
 
     async def _remind(self, goal: Goal) -> None:
         if not await self._begun_or_held(goal):
