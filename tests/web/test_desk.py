@@ -219,7 +219,7 @@ async def test_one_press_proposes_the_next_day_on_the_same_conversation(
         assert thread in window.page.url
         await expect(window.page.get_by_text("COUNTER", exact=True)).to_be_visible()
         await expect(window.page.get_by_text("RECEIPT", exact=True)).to_be_visible()
-        await expect(window.page.get_by_text("agreed", exact=True).first).to_be_visible()
+        await expect(window.page.get_by_text("stands", exact=True).first).to_be_visible()
         await window.check()
         await window.picture("counter")
 
