@@ -79,6 +79,12 @@ _MARK: Final = """
     INSERT INTO runtime.desk_folds (tenant, owner, until) VALUES ($1, $2, $3)
     ON CONFLICT (owner, tenant) DO UPDATE SET until = excluded.until
 """
+# A moment before all of those: the index reads from there on, whatever the planner makes of the join.
+_FLOOR: Final = f"""
+    SELECT min(coalesce(f.until, now() - interval '{OLDEST_DAYS} days'))
+    FROM unnest($2::text[]) AS each (owner)
+    LEFT JOIN runtime.desk_folds f ON f.owner = each.owner AND f.tenant = $1
+"""  # noqa: S608
 # One statement, so one snapshot: a turn is in the sums or in the rest, whoever counts meanwhile.
 _READ: Final = f"""
     WITH done AS (
@@ -87,7 +93,7 @@ _READ: Final = f"""
         LEFT JOIN runtime.desk_folds f ON f.owner = each.owner AND f.tenant = $1),
     facts AS MATERIALIZED (
         {_FACTS} JOIN done ON done.owner = t.owner
-            WHERE {THEIRS} AND t.state = 'finished' AND t.finished_at > done.until
+            WHERE {THEIRS} AND t.state = 'finished' AND t.finished_at > done.until AND t.finished_at > $6
         UNION ALL
         {_FACTS} WHERE {THEIRS} AND t.owner = ANY ($2) AND t.state <> 'finished'),
     named AS ({_NAMED}),
@@ -127,7 +133,8 @@ class Rollup:
         """The last `days`, today included, of these dimensions."""
         await self.fold(post, zone)
         async with transaction(self._pool, post.owners, post.tenant) as connection:
-            rows = await connection.fetch(_READ, post.tenant, post.owners, zone, days, list(what))
+            floor = await connection.fetchval(_FLOOR, post.tenant, post.owners)
+            rows = await connection.fetch(_READ, post.tenant, post.owners, zone, days, list(what), floor)
         return [Count(**dict(row)) for row in rows]
 
     async def fold(self, post: Post, zone: str) -> None:
