@@ -33,22 +33,27 @@ WAITS: Final = """
                  AND m.place > coalesce((SELECT max(h.place) FROM runtime.messages h
                                          WHERE h.session = s.id AND h.by_human <> ''), 0)) END
 """
-_COLUMNS: Final = f"""
-    SELECT s.*, {WAITS} AS waiting_since, ARRAY(
+_SHOWN: Final = f"""
+    s.*, {WAITS} AS waiting_since, ARRAY(
         SELECT channel FROM runtime.identities WHERE person = s.person GROUP BY channel
         ORDER BY max(last_used_at) DESC) AS channels,
-        (SELECT coalesce(max(nullif(display_name, '')), '') FROM runtime.identities
-         WHERE person = s.person) AS name
-    FROM runtime.sessions s WHERE {THEIRS}
+    (SELECT coalesce(max(nullif(display_name, '')), '') FROM runtime.identities
+     WHERE person = s.person) AS name
 """  # noqa: S608 - of constants
+_COLUMNS: Final = f"SELECT {_SHOWN} FROM runtime.sessions s WHERE {THEIRS}"  # noqa: S608
 _QUEUE: Final = f"""
     SELECT * FROM ({_COLUMNS} AND s.status = 'handed_off' ORDER BY s.handed_at LIMIT $3) AS queue
     ORDER BY waiting_since NULLS LAST, handed_at, id
 """  # noqa: S608
+# The page is cut out first: what is told of each is looked up for its rows alone.
 _NEWEST: Final = f"""
-    {_COLUMNS} AND s.status = 'active' AND ($3::timestamptz IS NULL OR (s.last_active_at, s.id) < ($3, $4))
-    ORDER BY s.last_active_at DESC, s.id DESC LIMIT $5
-"""
+    SELECT {_SHOWN} FROM (
+        SELECT s.* FROM runtime.sessions s
+        WHERE {THEIRS} AND s.status = 'active'
+          AND ($3::timestamptz IS NULL OR (s.last_active_at, s.id) < ($3, $4))
+        ORDER BY s.last_active_at DESC, s.id DESC LIMIT $5) AS s
+    ORDER BY s.last_active_at DESC, s.id DESC
+"""  # noqa: S608
 _ONE: Final = f"{_COLUMNS} AND s.id = $3"
 _MESSAGES: Final = """
     SELECT * FROM runtime.messages WHERE session = $1 AND place < $2 ORDER BY place DESC LIMIT $3
