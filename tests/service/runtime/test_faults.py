@@ -192,7 +192,8 @@ async def test_without_a_model_the_person_is_told_why_stands_in_rows_and_nothing
             server.address = "http://127.0.0.1:9"  # nobody listens there
         else:
             await stack.enter_async_context(server.serving())
-        limits = QUICK.replace("first_token_ms: 30000", "first_token_ms: 1000")
+        silent = bad is not None and bad.hang_at == 0
+        limits = QUICK.replace("first_token_ms: 30000", "first_token_ms: 300") if silent else QUICK
         here = await stack.enter_async_context(cell(database.pool, config=one_provider(server, limits)))
         heard = await here.say(owner(ALICE, QUESTION))
         assert heard.finished.degraded
