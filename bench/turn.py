@@ -40,17 +40,15 @@ from indai.node.conversation_role import ConversationPlan, conversations
 from indai.node.inprocess import local_channel
 from indai.node.kinds.money import spoken
 from indai.node.memory_role import memory_role
-from indai.node.roles import LLM, MEMORY
+from indai.node.roles import ORDER
 from indai.node.service import Service
 from indai.protocol.errors import NotFound, Reason
 from indai.runtime.bindings import Bindings
-from indai.runtime.tierstore import SCHEMA as RUNTIME
 from indai.runtime.tierstore import TierStore
 from indai.storage.embedded import EmbeddedPostgres
 from indai.storage.migrations import migrate
 from indai.storage.pool import DatabaseUrls, open_pool, transaction
 from indai.tools.approvals import Approvals
-from indai.tools.store import SCHEMA as TOOLS
 from indai.tools.store import CallStore
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Effect, Progress, Spec
@@ -249,7 +247,7 @@ async def run(count: int) -> dict[str, Any]:
     try:
         async with EmbeddedPostgres(data / "postgres") as server:
             urls = DatabaseUrls.from_server(server)
-            await migrate(urls.admin, [LLM, MEMORY, TOOLS, RUNTIME])
+            await migrate(urls.admin, ORDER)
             asked = Asked()
             pool, aside = await open_pool(urls.app, init=asked.watch), await open_pool(urls.app, max_size=1)
             try:
