@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 MAX_ROWS: Final = 2_000
+FRESH_MS: Final = 20_000
 
 
 class Usage:
@@ -26,26 +27,37 @@ class Usage:
 
     def __init__(self, llm: LlmServiceAsyncStub | None, bindings: Bindings, clock: Callable[[], int]) -> None:
         self._llm, self._bindings, self._clock = llm, bindings, clock
+        self._made: dict[tuple[str, int], tuple[int, pb.ListTenantUsageResponse]] = {}
 
     async def of(self, post: Post, days: int) -> pb.ListTenantUsageResponse:
-        """Three roll-ups of the gateway, put side by side."""
+        """The gateway's sums, put side by side; they are made anew after FRESH_MS only, since an open page
+        loads again whenever something is said."""
         back = checked_days(days, USUAL_DAYS)
         if self._llm is None:
             return pb.ListTenantUsageResponse()
+        key, now = (post.tenant, back), self._clock()
+        self._made = {name: one for name, one in self._made.items() if now - one[0] < FRESH_MS}
+        if key not in self._made:
+            self._made[key] = (now, await self._sums(self._llm, post, back))
+        answer = pb.ListTenantUsageResponse()
+        answer.CopyFrom(self._made[key][1])
+        return answer
+
+    async def _sums(self, llm: LlmServiceAsyncStub, post: Post, back: int) -> pb.ListTenantUsageResponse:
         today = datetime.fromtimestamp(self._clock() / 1000, UTC).date()
         first = (today - timedelta(days=back - 1)).isoformat()
         scope = llm_pb2.LlmScope(tenant=post.tenant)
         costs: list[llm_pb2.DailyCost] = []
         token = ""
         while len(costs) < MAX_ROWS:
-            page = await self._llm.ListCosts(
+            page = await llm.ListCosts(
                 llm_pb2.ListCostsRequest(scope=scope, first_day=first, page_size=PAGE, page_token=token)
             )
             costs += page.costs
             token = page.next_page_token
             if not token:
                 break
-        tiers = await self._llm.ListTierTokens(llm_pb2.ListTierTokensRequest(scope=scope, first_day=first))
+        tiers = await llm.ListTierTokens(llm_pb2.ListTierTokensRequest(scope=scope, first_day=first))
         by_day: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         for one in tiers.tokens:
             by_day[one.day, one.binding][one.tier] = one.tokens
