@@ -17,7 +17,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-memory bench-llm bench-turn bench-a2a bench-channels bench-web bench-desk bench-tenant-desk simulate proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-registry bench-kinds bench-crowd bench-handles bench-memory bench-llm bench-turn bench-a2a bench-channels bench-web bench-desk bench-tenant-desk simulate proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -73,6 +73,15 @@ wheel-check: $(READY)  ## the built wheel, installed alone, has everything that 
 
 bench: $(READY)  ## ratios measured in one run; see docs/benchmarks.md
 	@$(BIN)/python -m bench
+
+bench-kinds: $(READY)  ## every kind of intent, and meetings of five
+	@$(BIN)/python -m bench.kinds
+
+bench-crowd: $(READY)  ## deals beside a flood of invalid signatures
+	@$(BIN)/python -m bench.crowd
+
+bench-handles: $(READY)  ## a deal on a node of 100 handles and on one of 100,000 (some ten minutes)
+	@$(BIN)/python -m bench.handles
 
 bench-registry: $(READY)  ## the same for the registry alone, with 200,000 handles
 	@$(BIN)/python -m bench.registry

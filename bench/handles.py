@@ -70,6 +70,8 @@ class Side:
             "B": Owners(running.processes["B"].addresses["owner"], _turned(running.pairs), LATER),
         }
         self.cpu_ms: list[float] = []
+        self.busy_ms: list[float] = []  # the same without what the processes do at rest
+        self._rest = 0.0  # that, in processors
         self.latencies_ms: list[float] = []
 
     async def turn(self, deals: int, *, counts: bool = True) -> None:
@@ -82,6 +84,7 @@ class Side:
     def _add(self, load: Load, begun: str) -> None:
         cpu = sum(ms for name, ms in load.cpu_ms.items() if name != "load generator")
         self.cpu_ms.append(cpu)
+        self.busy_ms.append(cpu - 1000 * self._rest / load.per_second)
         self.latencies_ms += load.latencies_ms
         parts = ", ".join(f"{name} {ms:.2f}" for name, ms in load.cpu_ms.items())
         p50, p99, others = load.quantile(0.5), load.quantile(0.99), 100 * load.elsewhere
@@ -96,11 +99,13 @@ class Side:
         before = await self._running.ask("cpu")
         await asyncio.sleep(IDLE_S)
         after = await self._running.ask("cpu")
-        shares = ", ".join(
-            f"{name} {kind} {100 * (after[name][kind] - before[name][kind]) / IDLE_S:.1f} %"
+        spent = {
+            f"{name} {kind}": (after[name][kind] - before[name][kind]) / IDLE_S
             for name in after
             for kind in ("python", "postgres")
-        )
+        }
+        self._rest = sum(spent.values())
+        shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in spent.items())
         print(f"{self.name:>9} handles, nobody deals: {shares} of a processor", flush=True)
 
     async def close(self) -> None:
@@ -137,8 +142,9 @@ async def measure(base: Path, sizes: tuple[int, int], deals: int, turns: int) ->
             for side in sides:
                 await side.turn(deals)
         few, many = sides
-        cost = sum(many.cpu_ms) / sum(few.cpu_ms)
-        print(f"{many.name} handles over {few.name}: {cost:.2f} of the processor's time a deal")
+        cost, busy = sum(many.cpu_ms) / sum(few.cpu_ms), sum(many.busy_ms) / sum(few.busy_ms)
+        print(f"{many.name} handles over {few.name}: {cost:.2f} of the processor's time a deal,")
+        print(f"  {busy:.2f} without what the processes do when nobody deals")
         for name, share in (("median", 0.5), ("p99", 0.99)):
             values = [sorted(side.latencies_ms)[int(share * len(side.latencies_ms))] for side in sides]
             print(f"  {name} {values[0]:.1f} and {values[1]:.1f} ms: {values[1] / values[0]:.2f}")
