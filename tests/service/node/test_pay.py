@@ -80,6 +80,24 @@ async def test_a_payer_begins_without_an_address_and_is_told_the_payees(street: 
     assert link.payee == ADDRESS
 
 
+async def test_a_payee_who_wants_to_be_asked_tells_the_address_and_is_asked_about_the_offer(
+    street: Street, tmp_path: Path
+) -> None:
+    """Saying where one is paid agrees to nothing; what the rules leave to the owner is the concrete offer."""
+    buyer = await street.customer(CAREFUL)
+    careful = Trader(await street.pair.b.agent(f"ind.ai/p{uuid.uuid4().hex[:8]}", CAREFUL), street.pair.b)
+    await careful.is_paid_at()
+    begun = await buyer.asks_money(careful.handle, 90_000, direction=2, payee="")
+    waiting = await buyer.rests(begun)
+    assert waiting.state == owner_pb2.THREAD_STATE_ON_HOLD
+    (question,) = (await careful.owner.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    await careful.owner.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=True))
+    thread = await until(buyer.owner, begun, lambda each: each.state not in OPEN)
+    assert thread.state == COMMITTED
+    report = await audited(tmp_path, buyer, careful)
+    assert verdict(report, thread.commitment_mid) == "VALID"
+
+
 async def test_an_address_that_is_not_the_payees_is_refused(street: Street) -> None:
     buyer = await street.customer()
     thread = await buyer.rests(await buyer.pays(street.shop.handle, 1_000, payee="upi:thief@bank"))

@@ -55,7 +55,11 @@ class Payments(KindModule):
         if not account.payee:
             return _refusal("You have no address to be paid at; set one: indai pay account --address")
         named = replace(said, direction=Direction.REQUEST, payee=account.payee)
-        return replace(await self._ask(case, named, pays=False), wish=named)
+        answer = await self._ask(case, named, pays=False)
+        if answer.outcome == policy_pb2.OUTCOME_ASK:
+            # To say where one is paid agrees to nothing: the owner is asked about the offer, in `sign`.
+            answer = replace(answer, outcome=policy_pb2.OUTCOME_PERMIT)
+        return replace(answer, wish=named)
 
     async def sign(self, case: Case, terms: Terms) -> Answer:
         """The payer's offer, or the payee's yes to being paid at its own address."""
