@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from indai.protocol.ballots import CallQuery
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.forms import DAY_MS
 from indai.protocol.kinds.base import Window
-from indai.protocol.messages import Move, RejectBody, compose, describe
+from indai.protocol.messages import MeetWish, Move, RejectBody, compose, describe
 from indai.protocol.queries import (
     MAX_PART,
     AnswerBody,
@@ -56,6 +57,21 @@ def test_what_is_asked_and_told_is_read_again_and_belongs_together() -> None:
     assert not answers(QueryBody(ContentQuery(MID, 8)), AnswerBody(PAIRS[4][1]))
     outside = WindowsAnswer((Window(NOW - 1, NOW + 60_000),))
     assert not answers(QueryBody(PAIRS[1][0]), AnswerBody(outside))
+
+
+@pytest.mark.rule("QRY-03")
+def test_a_time_that_was_asked_for_in_pieces_may_be_cut_elsewhere_by_who_answers() -> None:
+    """A window has a longest length, so a day is asked for in several that touch."""
+    hour = 3_600_000
+
+    def windows(*hours: tuple[float, float]) -> tuple[Window, ...]:
+        return tuple(Window(NOW + round(start * hour), NOW + round(end * hour)) for start, end in hours)
+
+    call = QueryBody(CallQuery(MeetWish("Plans", 30, windows((0, 2), (2, 4), (5, 6))), ()))
+    for fits in (windows((0, 2), (2, 4)), windows((1, 3), (3, 4)), windows((0.5, 1), (5, 6)), ()):
+        assert answers(call, AnswerBody(WindowsAnswer(fits))), fits
+    for not_asked in (windows((3.5, 5.5)), windows((-1, 1)), windows((5, 6.5)), windows((1, 1.25))):
+        assert not answers(call, AnswerBody(WindowsAnswer(not_asked))), not_asked
 
 
 @pytest.mark.rule("QRY-01")

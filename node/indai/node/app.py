@@ -289,7 +289,8 @@ class _Process:
             advertise=self._settings.advertise,
             private_peers=self._settings.may_reach_private_peers,
             enrol=enrol,
-            public_url=self._web,
+            public_url=lambda: self._place().url,
+            pages=self._web,
         )
         role = await self._stack.enter_async_context(node_role(plan))
         self.fenced = role.fenced

@@ -137,6 +137,7 @@ class NodePlan:
     private_peers: bool
     enrol: Enrol
     public_url: Callable[[], str]
+    pages: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             [
                 Service(
                     peer_pb2_grpc.add_PeerServiceServicer_to_server,
-                    PeerServicer(gate, engine, refusals, resolver, handshakes, heads, clock, plan.public_url),
+                    PeerServicer(gate, engine, refusals, resolver, handshakes, heads, clock, plan.pages),
                 )
             ],
             credentials=peer_server_credentials(plan.identity),

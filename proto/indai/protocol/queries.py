@@ -7,7 +7,7 @@ anybody. Whether and what to answer is the receiver's policy at that moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -175,14 +175,26 @@ def answers(query: QueryBody, answer: AnswerBody) -> bool:
             start_ms, end_ms = wanted.within.start_ms, wanted.within.end_ms
             return all(start_ms <= window.start_ms and window.end_ms <= end_ms for window in windows)
         case CallQuery(wish, _), WindowsAnswer(windows):
-            return all(_within(window, wish.windows, wish.duration_minutes) for window in windows)
+            asked = _joined(wish.windows)
+            return all(_within(window, asked, wish.duration_minutes) for window in windows)
         case BallotQuery() as ballot, BallotAnswer(ordinals):
             return len(ordinals) == len(ballot.slots)
         case _:
             return False
 
 
-def _within(window: Window, windows: tuple[Window, ...], minutes: int) -> bool:
+def _joined(windows: tuple[Window, ...]) -> list[Window]:
+    """Windows that touch as one: where a long time was cut into several is nobody's concern who answers."""
+    joined: list[Window] = []
+    for window in sorted(windows, key=lambda each: each.start_ms):
+        if joined and window.start_ms <= joined[-1].end_ms:
+            last = joined.pop()
+            window = Window(last.start_ms, max(last.end_ms, window.end_ms))
+        joined.append(window)
+    return joined
+
+
+def _within(window: Window, windows: Iterable[Window], minutes: int) -> bool:
     """Whether the window lies in one of these, and the meeting in it."""
     if window.end_ms - window.start_ms < minutes * MINUTE_MS:
         return False
