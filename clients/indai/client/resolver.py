@@ -244,6 +244,10 @@ class Resolver:
         await self._heads.save()
         return head
 
+    def forget(self, handle: str) -> None:
+        """Look this handle up anew at the next question."""
+        self._cache.pop(handle, None)
+
     def note_touched(self) -> None:
         """Remember from now on which handles the log touches, for `take_touched`."""
         self._touched = set()

@@ -132,7 +132,10 @@ class Monitor:
         changed: dict[str, Resolved] = {}
         for owner, found in (await self._resolver.resolve_many(owners)).items():
             if isinstance(found, NotFound):
-                continue  # not claimed yet: the log will tell
+                # Not claimed yet: the log will tell. An agent is made before its handle is claimed, and what
+                # is written to it right after that must not be refused for what was looked up before.
+                self._resolver.forget(owner)
+                continue
             if isinstance(found, IndaiError):
                 self._left[owner] = None
                 continue

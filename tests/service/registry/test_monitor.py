@@ -134,6 +134,19 @@ async def test_only_what_the_log_has_touched_is_looked_up_again(
     assert [event for event, _ in await watch.journal()] == ["handle-operation"] * 2
 
 
+async def test_who_was_looked_at_before_their_claim_is_known_right_after_it(watch: Watch) -> None:
+    """An agent is made before its handle is claimed, and is written to before the next tail."""
+    carol = "ind.ai/carol"
+    resolver = watch.rig.resolver()
+    monitor = Monitor(watch.pool, Store(watch.pool, "unused"), resolver, watch.agents, NODE, watch.rig.clock)
+    await monitor.load()
+    await resolver.tail()
+    watch.agents.hold(carol)
+    await monitor.check()
+    await watch.rig.submit(watch.rig.claim(carol))
+    assert (await resolver.resolve(carol)).handle == carol
+
+
 async def test_what_could_not_be_noted_is_noted_at_the_next_look(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
