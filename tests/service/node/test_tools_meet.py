@@ -44,6 +44,7 @@ async def test_half_an_hour_with_bob_this_week_is_agreed_moved_and_called_off(
     assert moved.result["when"].startswith("Fri")
 
     off = await alice.say("Cancel my meeting with bob")
+    assert off.status is Status.DONE, off
     assert off.result["state"] == "cancelled"
     again = await alice.say("Cancel my meeting with bob")
     assert (again.status, again.code) == (Status.FAILED, "NO_SUCH_MEETING")

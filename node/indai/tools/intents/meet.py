@@ -198,8 +198,12 @@ class MoveMeeting:
             start_time=stamp(arguments["start_ms"]),
             end_time=stamp(arguments["end_ms"]),
         )
-        thread = (await desk.owner.RescheduleCommitment(request)).thread
-        return await shown(caller, desk, await settle(desk, thread, progress))
+        thread = await settle(desk, (await desk.owner.RescheduleCommitment(request)).thread, progress)
+        if thread.state == owner_pb2.THREAD_STATE_COMMITTED:
+            # The old one ends a message later; whoever says "cancel it" next means the new one.
+            old = owner_pb2.GetThreadRequest(thread_id=arguments["thread_id"])
+            await settle(desk, (await desk.owner.GetThread(old)).thread, progress, _is_off)
+        return await shown(caller, desk, thread)
 
 
 @dataclass(frozen=True, slots=True)
