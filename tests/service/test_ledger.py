@@ -27,6 +27,7 @@ from indai.protocol.tiles import tiles_of
 from indai.protocol.tlogproof import TlogProof
 from indai.storage.pool import transaction
 from indai.tlog.append import Writer, take_over
+from indai.tlog.hasher import Hasher
 from indai.tlog.reader import LogReader
 from indai.tlog.signer import LogKeys, LogSigner
 from indai.v1 import ledger_pb2 as pb
@@ -172,6 +173,18 @@ async def test_a_receipt_proof_verifies_offline(pool: asyncpg.Pool, writer: Writ
     assert LedgerLeaf.parse(mine.leaf).opens(proof.extra, mine.envelope)
     with pytest.raises(ProtocolError):
         proof.verify(entry(1).leaf, Signer(LOG, key("ledger")).verifier)
+
+
+async def test_a_receipt_asked_for_while_its_head_is_being_signed_waits_for_it(
+    pool: asyncpg.Pool, writer: Writer, tmp_path: Path
+) -> None:
+    """A leaf is hashed in one transaction and its head signed in the next: between them there is no head."""
+    service, mine = await service_of(pool, tmp_path), entry(3)
+    await commit(pool, writer, [entry(1), entry(2), mine])
+    epoch = await pool.fetchval("SELECT epoch FROM tlog.tree WHERE log = $1", LOG)
+    assert (await Hasher(pool, LOG, epoch).advance()).size == 3
+    response = await service.GetReceiptProof(pb.GetReceiptProofRequest(owner=ALICE, mid=mine.mid), CONTEXT)
+    TlogProof.parse(response.proof).verify(mine.leaf, Signer(LOG, key("ledger")).verifier)
 
 
 async def test_a_cose_receipt_verifies_offline(pool: asyncpg.Pool, writer: Writer, tmp_path: Path) -> None:

@@ -84,9 +84,10 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
                 Reason.INVALID_ARGUMENT, f"A mid has {MID_BYTES} bytes.", fields={"mid": "wrong length"}
             )
         index, leaf, envelope, opening = await self._find(owner, request.mid)
-        if index >= await self._reader.size():
+        checkpoint = await self._reader.signed_at(index + 1)
+        if checkpoint is None:  # hashed perhaps, and not signed yet: then whoever is signing is waited for
             await self._signer.publish()
-        checkpoint = await self._reader.checkpoint_at(index + 1)
+            checkpoint = await self._reader.checkpoint_at(index + 1)
         path = await self._reader.inclusion_proof(index, read_checkpoint(checkpoint).size)
         receipt: CoseReceipt | TlogProof = TlogProof(index, tuple(path), checkpoint, opening)
         if request.format == pb.RECEIPT_FORMAT_COSE:

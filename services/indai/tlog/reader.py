@@ -99,6 +99,13 @@ class LogReader:
         return bytes(note)
 
     async def checkpoint_at(self, size: int) -> bytes:
+        """See `signed_at`. Raises NotFound while no signed head covers `size` leaves."""
+        note = await self.signed_at(size)
+        if note is None:
+            raise _missing(self._log, f"a checkpoint of {size} leaves")
+        return note
+
+    async def signed_at(self, size: int) -> bytes | None:
         """The first signed head that covers `size` leaves: the smallest to prove the last of them in."""
         async with transaction(self._pool) as connection:
             note = await connection.fetchval(
@@ -106,9 +113,7 @@ class LogReader:
                 self._log,
                 size,
             )
-        if note is None:
-            raise _missing(self._log, f"a checkpoint of {size} leaves")
-        return bytes(note)
+        return None if note is None else bytes(note)
 
     async def _tiles(self, nodes: Sequence[Node]) -> Reader:
         async with transaction(self._pool) as connection:
