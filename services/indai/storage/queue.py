@@ -24,6 +24,7 @@ from pgqueuer.adapters.persistence.qb import (
 )
 from pgqueuer.domain.settings import DBSettings
 from pgqueuer.models import Channel
+from pgqueuer.ports.driver import NotifyCallback
 from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
@@ -46,7 +47,7 @@ class Queue:
 
     def manager(self, pool: asyncpg.Pool) -> QueueManager:
         """What takes jobs, once it knows who does them."""
-        return QueueManager(self._queries(AsyncpgPoolDriver(pool)), channel=self._settings.channel)
+        return QueueManager(self._queries(Listening(pool)), channel=self._settings.channel)
 
     def _queries(self, driver: Any) -> Queries:
         return Queries(
@@ -55,6 +56,29 @@ class Queue:
             qbq=QueryQueueBuilder(self._settings),
             qbs=QuerySchedulerBuilder(self._settings),
         )
+
+
+class Listening(AsyncpgPoolDriver):
+    """A manager's connections, which tell nothing before they listen.
+
+    PgQueuer 1.6 probes its listener from one task while another still sends LISTEN, over two connections. A
+    probe that Postgres saw first was heard by nobody: ten seconds later the manager gave its listener up for
+    lost and stopped (9 of 40 starts, measured).
+    """
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        super().__init__(pool)
+        self._listens = asyncio.Event()
+
+    async def add_listener(self, channel: str, callback: NotifyCallback) -> None:
+        """From its return on, what is told is heard."""
+        await super().add_listener(channel, callback)
+        self._listens.set()
+
+    async def notify(self, channel: str, payload: str) -> None:
+        """Tell, once somebody listens; only the manager's own tasks do, and they end with it."""
+        await self._listens.wait()
+        await super().notify(channel, payload)
 
 
 class Worker:

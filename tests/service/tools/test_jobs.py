@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from indai.protocol.errors import NotFound, Reason, Unavailable
 from indai.storage.pool import transaction
-from indai.storage.queue import Worker
+from indai.storage.queue import Listening, Worker
 from indai.tools.approvals import LIFETIME_MS, Approvals
 from indai.tools.jobs import MAX_ATTEMPTS, Job, Jobs
 from indai.tools.jobwork import JobWork
@@ -248,3 +248,16 @@ async def test_a_database_that_is_away_loses_no_job(
     worker()
     await asyncio.wait_for(shop.heard.wait(), 90)  # a listener that fails is tried again later
     assert len(failed) == 2
+
+
+async def test_a_queue_s_probe_is_told_only_once_somebody_listens(bench: Bench) -> None:
+    """The manager probes from one task while another begins to listen: whichever is first, it is heard."""
+    connections, heard = Listening(bench.pool), asyncio.Queue[object]()
+    async with connections:
+        probe = asyncio.create_task(connections.notify("ch_test", "are you there"))
+        for _ in range(5):  # enough trips to the database for a probe that does not wait to be told and lost
+            await bench.pool.fetchval("SELECT 1")
+        assert not probe.done()
+        await connections.add_listener("ch_test", heard.put_nowait)
+        assert await asyncio.wait_for(heard.get(), 10) == "are you there"
+        await probe
