@@ -78,6 +78,15 @@ def test_without_context_it_is_an_order_number(digits: str) -> None:
     refuse_aadhaar({"order": digits, "amount": 5, "paid": True, "note": None})
 
 
+@given(numbers)
+def test_what_chance_put_into_an_id_is_none(digits: str) -> None:
+    """A tool's `uid` is a word of context too: one calendar entry in some thousands was refused."""
+    refuse_aadhaar({"uid": f"visit-ab{digits}cdef01@ind.ai.bob", "title": "Aadhaar help"})
+    refuse_aadhaar({"uid": f"0123abcd-{digits[:4]}-{digits[4:8]}-{digits[8:]}-00ff00ff00ff"})
+    with pytest.raises(Refused):
+        refuse_aadhaar({"uid": f"a{digits}b"})
+
+
 @pytest.mark.parametrize(
     "text", ["aadhaar", "+919876543210 aadhaar", "aadhaar card of 2024", "", "आधार कार्ड"]
 )

@@ -1,7 +1,8 @@
 """Numbers of identity that nobody may hand in: raw Aadhaar numbers, in any script and however written.
 
 An Aadhaar number has 12 digits, the first 2 to 9, and Verhoeff's check digit (python-stdnum). One random
-number in ten passes that check, so a word of context must stand near it. `refuse_aadhaar` is the guard of
+number in ten passes that check, so a word of context must stand near it, and twelve digits that chance put
+into an id (hexadecimal digits with letters among them, a UUID) are none. `refuse_aadhaar` is the guard of
 tools' arguments and results and of every request that a person's program makes; what is kept instead is a
 reference that DigiLocker issued. A person who writes one into a conversation is not turned away for it:
 `without_aadhaar` takes it out before anything is stored.
@@ -20,6 +21,11 @@ from stdnum.in_ import aadhaar
 
 CONTEXT: Final = 60
 """How far a word of context may be from the number, in characters."""
+
+_ID: Final = re.compile(
+    r"(?<![0-9a-z])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9]*[a-f])[0-9a-f]{16,})(?![0-9a-z])",
+    re.IGNORECASE,
+)
 
 LEFT_OUT: Final = "[Aadhaar number left out]"
 
@@ -50,10 +56,19 @@ _FOLDING: Final = _Folding()
 
 def aadhaar_spans(folded: str) -> Iterator[tuple[int, int]]:
     """Where Aadhaar numbers stand in a text whose digits are folded."""
+    for start, end in _numbers(folded):
+        if _WORDS.search(folded[max(0, start - CONTEXT) : end + CONTEXT]):
+            yield start, end
+
+
+def _numbers(folded: str) -> Iterator[tuple[int, int]]:
+    """Where numbers stand that pass the check and are no part of an id."""
     for found in _TWELVE.finditer(folded):
-        around = folded[max(0, found.start() - CONTEXT) : found.end() + CONTEXT]
-        if _WORDS.search(around) and is_aadhaar(found[0]):
-            yield found.span()
+        start, end = found.span()
+        if is_aadhaar(found[0]) and not any(
+            each.start() <= start and end <= each.end() for each in _ID.finditer(folded)
+        ):
+            yield start, end
 
 
 def is_aadhaar(text: str) -> bool:
@@ -65,18 +80,14 @@ def is_aadhaar(text: str) -> bool:
 
 def may_hold_aadhaar(text: str) -> bool:
     """Whether a number in a text passes the check, whatever stands beside it."""
-    return any(is_aadhaar(found[0]) for found in _TWELVE.finditer(fold_digits(text)))
+    return next(_numbers(fold_digits(text)), None) is not None
 
 
 def without_aadhaar(text: str, *, asked: bool = False) -> str:
     """The text with a word in the place of each Aadhaar number. `asked`: what was said before it was about
     such numbers, which is context enough."""
     folded = fold_digits(text)
-    spans = (
-        [found.span() for found in _TWELVE.finditer(folded) if is_aadhaar(found[0])]
-        if asked
-        else aadhaar_spans(folded)
-    )
+    spans = _numbers(folded) if asked else aadhaar_spans(folded)
     pieces, at = [], 0
     for start, end in spans:
         pieces += [text[at:start], LEFT_OUT]
