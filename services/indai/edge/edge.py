@@ -14,6 +14,8 @@ import asyncpg
 import structlog
 from aiohttp import web
 from indai.edge.accounts import Channels, Directory, Keys, Secret
+from indai.edge.bringing import Bringer, Link
+from indai.edge.files import Files
 from indai.edge.following import Follower
 from indai.edge.handing import Hander
 from indai.edge.http import TIMEOUT_S, Http
@@ -59,10 +61,11 @@ class EdgePlan:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Running channels: routes of the HTTP port, and the operator's servicer."""
+    """Running channels: routes of the HTTP port, the operator's servicer, and the addresses of files."""
 
     routes: tuple[web.RouteDef, ...]
     servicer: ChannelServicer
+    link: Link
 
 
 @asynccontextmanager
@@ -70,19 +73,23 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
     """Start the channels; stop them at the end of the block."""
     inbox, outbox, channels, keys = Inbox(plan.pool), Outbox(plan.pool), Channels(plan.pool), Keys(plan.key)
     directory = Directory(channels, plan.secret, time.monotonic)
+    store = MediaStore(plan.media)
+    files = Files(store, plan.key, plan.clock, plan.url)
     async with Http(plan.timeout_s) as http, Reserved(plan.pool) as reserved:
-        follower = Follower(outbox, directory, keys, plan.conversation)
-        sender = Sender(outbox, channels, directory, http, keys, follower.settled, plan.monotonic)
+        follower = Follower(outbox, directory, keys, plan.conversation, files.link)
+        bringer = Bringer(http, outbox, store, files.link)
+        sender = Sender(outbox, channels, directory, bringer, keys, follower.settled, plan.monotonic)
         follower.told = sender.wake
         hander = Hander(
             inbox,
             directory,
             plan.conversation,
-            Fetcher(http, MediaStore(plan.media)),
+            Fetcher(http, store),
             Life(http, plan.thinking_after_s),
             plan.authority,
             sender.wake,
             plan.transcribe,
+            files.link,
         )
         webhooks = Webhooks(
             directory, Writer(Inbox(reserved), hander.wake), outbox, keys, plan.clock, sender.wake
@@ -96,7 +103,7 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
 
         leading = asyncio.create_task(lead(plan.pool, work))
         try:
-            yield Edge(tuple(webhooks.routes()), servicer)
+            yield Edge((*webhooks.routes(), *files.routes()), servicer, files.link)
         finally:
             leading.cancel()
             await asyncio.gather(leading, return_exceptions=True)

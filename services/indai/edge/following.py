@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 from indai.edge.accounts import Directory, Keys, Served
+from indai.edge.bringing import Link, unreachable
 from indai.edge.outbox import KEEP, Due, Outbox, Recipient, lines
 from indai.edge.stopping import is_stopped
 from indai.protocol.errors import IndaiError
@@ -27,10 +28,16 @@ class Follower:
     """Follows while `run` runs."""
 
     def __init__(
-        self, outbox: Outbox, directory: Directory, keys: Keys, conversation: ConversationServiceAsyncStub
+        self,
+        outbox: Outbox,
+        directory: Directory,
+        keys: Keys,
+        conversation: ConversationServiceAsyncStub,
+        link: Link = unreachable,
     ) -> None:
         self._outbox, self._directory, self._keys = outbox, directory, keys
         self._conversation = conversation
+        self._link = link
         self.told: Callable[[str], None] = _nobody
         """Called with a channel that has something to send."""
 
@@ -79,9 +86,8 @@ class Follower:
             await self._acknowledge(source, "", reason)
             return
         expires = message.expire_time.ToDatetime(UTC) if message.expire_time.seconds else None
-        to = Recipient(
-            account, adapter, self._keys.peer(message.recipient), adapter.address(message.recipient)
-        )
+        peer, address = self._keys.peer(message.recipient), adapter.address(message.recipient)
+        to = Recipient(account, adapter, peer, address, self._link)
         template = message.template or account.setting("template")
         latest = datetime.now(UTC) + KEEP
         new = lines(to, source, message.reply, template=template, expires_at=expires or latest)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 from indai.edge.accounts import Directory, Served
+from indai.edge.bringing import Link, unreachable
 from indai.edge.channels.rendering import numbered
 from indai.edge.doors import chosen, door
 from indai.edge.inbox import Inbox, Standing, Waiting
@@ -55,6 +56,7 @@ class Hander:
         authority: str,
         told: Callable[[str], None],
         transcribe: Transcribe | None = None,
+        link: Link = unreachable,
     ) -> None:
         """`told` is called with a channel that has something to send."""
         self._inbox = inbox
@@ -65,6 +67,7 @@ class Hander:
         self._authority = authority
         self._told = told
         self._transcribe = transcribe
+        self._link = link
         self._serving: dict[tuple[str, bytes], asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
 
@@ -126,7 +129,7 @@ class Hander:
 
     async def _hand_on(self, waiting: Waiting) -> None:
         served = await self._directory.find(waiting.channel)
-        to = Recipient(served.account, served.adapter, waiting.peer, waiting.address)
+        to = Recipient(served.account, served.adapter, waiting.peer, waiting.address, self._link)
         source = f"in/{waiting.id}"
         language = _language(waiting.message)
         if waiting.unreadable:

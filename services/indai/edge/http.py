@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,6 +69,18 @@ class Http:
             request.url,
             headers=dict(request.headers),
             json=request.json,
-            data=None if request.form is None else dict(request.form),
+            data=_data(request),
             allow_redirects=False,
         )
+
+
+def _data(request: Request) -> aiohttp.FormData | dict[str, str] | io.BytesIO | None:
+    """What is sent besides JSON: a form, with a file in it or without, or bytes."""
+    if request.body is not None:
+        return io.BytesIO(request.body)
+    if request.file is None:
+        return None if request.form is None else dict(request.form)
+    parts = aiohttp.FormData(dict(request.form or {}))
+    name, file = request.file
+    parts.add_field(name, io.BytesIO(file.content), content_type=file.media_type, filename=file.name)
+    return parts

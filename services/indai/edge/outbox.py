@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import asyncpg
 from indai.edge.channels.base import Account, Adapter, Json
+from indai.edge.channels.carried import as_payload, linked
 from indai.protocol.errors import NotFound, Reason
 from indai.storage.pool import transaction
 from indai.v1 import conversation_pb2 as pb
@@ -51,7 +52,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A message whose turn it is; `wrote_at` is when its recipient last wrote."""
+    """A message whose turn it is; `wrote_at` is when its recipient last wrote, `told` what the provider has
+    answered to the upload of its file."""
 
     id: int
     tenant: str
@@ -63,6 +65,7 @@ class Due:
     attempts: int
     expires_at: datetime
     wrote_at: datetime | None
+    told: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,14 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """Where something goes, and in whose name it is kept."""
+    """Where something goes, and in whose name it is kept. `link` gives the address of a file that can't go
+    there itself."""
 
     account: Account
     adapter: Adapter
     peer: bytes
     address: str
+    link: Callable[[pb.Media], str] = lambda _: ""
 
 
 def lines(
@@ -109,10 +114,14 @@ def lines(
     first_part: int = 0,
     expires_at: datetime | None = None,
 ) -> list[Line]:
-    """A reply as the messages that carry it. The first brings the template that may stand for all; the others
-    bring an empty one."""
-    payloads = to.adapter.render(reply)
-    other = to.adapter.template(template, reply) if template else None
+    """A reply as the messages that carry it: words, then files. The first brings the template that may stand
+    for all; the others bring an empty one."""
+    takes = to.adapter.limits.files
+    carried = [(kind, each) for each in reply.media if (kind := takes.kind(each))]
+    payloads = to.adapter.render(_worded(to, reply, [each for each in reply.media if not takes.kind(each)]))
+    payloads += [as_payload(kind, each) for kind, each in carried]
+    # A template has words alone: what it stands for is fetched.
+    other = to.adapter.template(template, _worded(to, reply, reply.media)) if template else None
     return [
         Line(
             to.account.tenant,
@@ -127,6 +136,14 @@ def lines(
         )
         for number, payload in enumerate(payloads)
     ]
+
+
+def _worded(to: Recipient, reply: pb.Reply, files: Sequence[pb.Media]) -> pb.Reply:
+    """A reply whose words name these files."""
+    found = pb.Reply()
+    found.CopyFrom(reply)
+    found.text = linked(reply.text, [(each.file_name or each.media_type, to.link(each)) for each in files])
+    return found
 
 
 def columns(new: Sequence[Line]) -> tuple[list[object], ...]:
@@ -167,11 +184,21 @@ class Outbox:
             await connection.execute(
                 "UPDATE edge.outbox SET state = 'sent', sent_key = $2, settled_at = now(), reason = '',"
                 " attempts = attempts + 1, address = CASE WHEN $3 THEN address END,"
-                " payload = CASE WHEN $3 THEN payload END, template = CASE WHEN $3 THEN template END"
+                " payload = CASE WHEN $3 THEN payload END, template = CASE WHEN $3 THEN template END,"
+                " told = NULL"
                 " WHERE id = $1 AND state = 'waiting'",
                 due.id,
                 key,
                 receipts,
+            )
+
+    async def uploaded(self, due: Due, told: Sequence[Json]) -> None:
+        """The provider has the file of a message, and has answered so."""
+        async with transaction(self._pool, (due.tenant,)) as connection:
+            await connection.execute(
+                "UPDATE edge.outbox SET told = $2 WHERE id = $1 AND state = 'waiting'",
+                due.id,
+                json.dumps(told),
             )
 
     async def again(self, due: Due, after: timedelta, reason: str) -> None:
@@ -189,7 +216,7 @@ class Outbox:
         """Never, unless a person says so."""
         async with transaction(self._pool, (due.tenant,)) as connection:
             await connection.execute(
-                "UPDATE edge.outbox SET state = 'dead', reason = $2, settled_at = now()"
+                "UPDATE edge.outbox SET state = 'dead', reason = $2, settled_at = now(), told = NULL"
                 " WHERE id = $1 AND state = 'waiting'",
                 due.id,
                 reason,
@@ -303,4 +330,5 @@ def _due(row: asyncpg.Record) -> Due:
         row["attempts"],
         row["expires_at"],
         row["wrote_at"],
+        tuple(json.loads(row["told"] or "[]")),
     )

@@ -15,8 +15,8 @@ from typing import Final
 
 import structlog
 from indai.edge.accounts import Channels, Directory, Keys, Served
+from indai.edge.bringing import Bringer
 from indai.edge.channels.base import Fate, Json, Limits, Verdict
-from indai.edge.http import Http
 from indai.edge.outbox import Due, Outbox
 from indai.edge.pace import Pace
 from indai.edge.stopping import is_stopped
@@ -42,13 +42,13 @@ class Sender:
         outbox: Outbox,
         channels: Channels,
         directory: Directory,
-        http: Http,
+        bringer: Bringer,
         keys: Keys,
         settled: Settled,
         monotonic: Callable[[], float],
     ) -> None:
         self.outbox, self.channels, self.directory = outbox, channels, directory
-        self.http, self.keys, self.settled, self.monotonic = http, keys, settled, monotonic
+        self.bringer, self.keys, self.settled, self.monotonic = bringer, keys, settled, monotonic
         self._lines: dict[str, tuple[_Line, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
 
@@ -188,12 +188,11 @@ class _Line:
 
     async def _post(self, payload: Json, due: Due, served: Served) -> Verdict:
         try:
-            said = await self._sender.http.send(served.adapter.request(payload, due.address, served.account))
+            return await self._sender.bringer.bring(payload, due, served)
         except IndaiError as error:
             if error.reason.status.grpc == "UNAUTHENTICATED":  # its secret is missing
                 return Verdict(Fate.UNHEALTHY, reason="no-secret")
             return Verdict(Fate.AGAIN, reason=error.reason.name.lower().replace("_", "-"))
-        return served.adapter.judge(said.status, said.headers, said.body)
 
     async def _decide(self, due: Due, served: Served, verdict: Verdict) -> None:
         outbox, now = self._sender.outbox, self._sender.monotonic()

@@ -11,6 +11,7 @@ from typing import Any, Final
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.edge.accounts import Channel, Channels, Directory, Keys, Served
 from indai.edge.channels.base import Adapter, Fate, Json
+from indai.edge.channels.carried import as_media
 from indai.edge.channels.table import adapter_of
 from indai.edge.http import Http
 from indai.edge.outbox import Outbox, Recipient, lines
@@ -217,7 +218,9 @@ def _identity(adapter: Adapter, channel: Channel, recipient: str) -> talk.Identi
 
 
 def _words(payload: Json) -> str:
-    """What a message says first, for a person to know it by."""
+    """What a message says first, for a person to know it by: of a file, its name."""
+    if (media := as_media(payload)) is not None:
+        return media.file_name
     for value in (payload.get("body"), payload.get("text"), *payload.values()):
         if isinstance(value, str) and " " in value:
             return value

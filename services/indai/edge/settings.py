@@ -69,6 +69,8 @@ def steps(adapter: Adapter, channel: pb.Channel) -> list[str]:
                 f"In the app's configuration, set the request URL of events to {channel.webhook_url}.",
                 "Set the request URL of interactivity to the same.",
                 "Subscribe to message.im and reaction_added.",
+                "Give the bot the scopes chat:write, files:read, files:write, im:history, reactions:read"
+                " and reactions:write.",
             ]
         case _:
             return [f"Run: indai channel test {channel.name}. It tells Telegram the address."]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from aiohttp.web_request import FileField
 
 Json = dict[str, Any]
 
@@ -27,11 +28,13 @@ class Fault:
 
 @dataclass
 class Provider:
-    """`sent` are the messages that were accepted, `signs` reads and typing, `faults` the next answers."""
+    """`sent` are the messages that were accepted, `signs` reads and typing, `uploads` files that were brought
+    before their message (as what, named how, and what is in them), `faults` the next answers."""
 
     sent: list[Json] = field(default_factory=list)
     tried: list[Json] = field(default_factory=list)
     signs: list[Json] = field(default_factory=list)
+    uploads: list[Json] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     stays_down: Fault | None = None
@@ -73,8 +76,11 @@ class Provider:
         path = request.path
         if request.method == "GET" or path.endswith(("/getFile", "/auth.test", "/getMe", "/setWebhook")):
             return await self._told(request)
+        if path.startswith("/upload/"):
+            await self._note(self.uploads, {"path": path, "content": await request.read()})
+            return web.Response(text=f"OK - {len(self.uploads[-1]['content'])}")
         fields = await request.post() if "form" in request.content_type else await request.json()
-        body: Json = dict(fields)
+        body: Json = {name: _part(value) for name, value in fields.items()}
         sign = body.get("status") == "read" or path.endswith(("/sendChatAction", "/answerCallbackQuery"))
         if sign or "/reactions." in path:
             await self._note(self.signs, body | {"path": path})
@@ -87,8 +93,18 @@ class Provider:
                 await asyncio.Event().wait()
             text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
             return web.Response(status=fault.status, text=text, headers=dict(fault.headers))
+        if path.endswith(("/media", "/files.getUploadURLExternal")):
+            return web.json_response(await self._upload(path, body))
         await self._note(self.sent, body)
         return web.json_response(_accepted(path, body, next(self._numbers)))
+
+    async def _upload(self, path: str, body: Json) -> Json:
+        """Where a file is brought to, or that it is here."""
+        number = next(self._numbers)
+        if path.endswith("/media"):
+            await self._note(self.uploads, body)
+            return {"id": f"media-{number}"}
+        return {"ok": True, "upload_url": f"{self.address}/upload/v1/{number}", "file_id": f"F{number}"}
 
     async def _note(self, where: list[Json], what: Json) -> None:
         async with self.news:
@@ -116,6 +132,13 @@ class Provider:
         return web.json_response({"ok": True, "result": True})
 
 
+def _part(value: Any) -> Any:
+    """A part of a form: of a file, what is said of it and what is in it."""
+    if not isinstance(value, FileField):
+        return value
+    return {"name": value.filename, "type": value.content_type, "content": value.file.read()}
+
+
 def words(payload: Json) -> str:
     """What a message says, whoever's form it has."""
     message = json.loads(payload["message"]) if "message" in payload else payload
@@ -125,10 +148,12 @@ def words(payload: Json) -> str:
 
 
 def _accepted(path: str, body: Json, number: int) -> Json:
-    if path.endswith("/sendMessage"):
+    if path.endswith(("/sendMessage", "/sendDocument", "/sendPhoto")):
         return {"ok": True, "result": {"message_id": number, "chat": {"id": int(body["chat_id"])}}}
     if path.endswith("/chat.postMessage"):
         return {"ok": True, "channel": body["channel"], "ts": f"1795408300.{number:06}"}
+    if path.endswith("/files.completeUploadExternal"):
+        return {"ok": True, "files": [{"id": each["id"]} for each in body["files"]]}
     if "/wa/api/v1/" in path:
         return {"status": "submitted", "messageId": f"gs-{number}"}
     to = body.get("to", body.get("recipient", ""))

@@ -20,8 +20,9 @@ from indai.node.server import RpcServer
 from indai.node.service import Service
 from indai.v1 import conversation_pb2_grpc
 
-from tests.service.edge.provider import Fault
+from tests.service.edge.provider import Fault, words
 from tests.service.edge.rooms import Room, running
+from tests.service.edge.test_files import ICS, file_reply
 from tests.service.edge.test_out import now_text
 from tests.unit.edge.accounts import signed
 
@@ -111,9 +112,22 @@ async def test_killed_at_each_step_every_message_is_answered(
         await channels.deliver(3, "three")
         await room.until("SELECT count(*) FROM edge.inbox WHERE done_at IS NOT NULL", 3)
         await room.until("SELECT count(*) FROM edge.outbox WHERE state = 'waiting'", 0)
-    assert [each.text for each in room.talk.heard] == ["one", "two", "three"]
-    assert list(dict.fromkeys(room.provider.texts())) == [f"You said: {n}" for n in ("one", "two", "three")]
-    assert len(await room.rows("SELECT * FROM edge.outbox")) == 3
+        # Between the upload of a file and the message that shows it.
+        room.talk.answer = lambda _: file_reply(room, ICS, "meeting.ics", "text/calendar")
+        room.provider.stays_down, room.provider.down_for = Fault(hang=True), "/messages"
+        tried = len(room.provider.tried)
+        await channels.deliver(4, "four")
+        await room.provider.until_tried(tried + 2)
+        channels.kill()
+        room.provider.stays_down = None
+        await channels.start()
+        await room.until("SELECT count(*) FROM edge.outbox WHERE state = 'waiting'", 0)
+    assert [each.text for each in room.talk.heard] == ["one", "two", "three", "four"]
+    *texts, document = room.provider.sent
+    assert list(dict.fromkeys(map(words, texts))) == [f"You said: {n}" for n in ("one", "two", "three")]
+    assert len(room.provider.uploads) == 1
+    assert document["document"]["filename"] == "meeting.ics"
+    assert len(await room.rows("SELECT * FROM edge.outbox")) == 4
 
 
 async def test_two_processes_on_one_database_hand_on_once_and_one_takes_over(still: Room) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from indai.edge.channels.carried import File, Takes
 from indai.protocol.errors import InvalidInput, Reason, Refused
 from indai.v1 import conversation_pb2 as pb
 
@@ -48,6 +49,7 @@ class Limits:
     pair_burst: int
     window_h: int = 0  # hours after a person's last message in which anything may be sent; 0: always
     receipts: bool = False  # the provider tells what became of a message
+    files: Takes = field(default_factory=Takes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +148,26 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to the provider. `url` may hold a token, so it is never shown."""
+    """A request to the provider. `url` may hold a token, so it is never shown. `file` is a part of the form,
+    under the name of its field; `body` is bytes as they are."""
 
     method: str
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False, default_factory=dict)
     json: Json | None = None
     form: Mapping[str, str] | None = None
+    file: tuple[str, File] | None = None
+    body: bytes | None = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request of those that bring a file. The `last` one is the message: until then nobody has seen
+    anything. After one that is `kept` the provider has the file, and its answers so far are noted down."""
+
+    request: Request
+    last: bool = False
+    kept: bool = False
 
 
 class Fate(StrEnum):
@@ -221,6 +236,10 @@ class Adapter(Protocol):
 
     def request(self, payload: Json, address: str, account: Account) -> Request:
         """What sends a payload."""
+
+    def bring(self, file: File, address: str, account: Account, told: Sequence[Json]) -> Step:
+        """The next step of sending a file; `told` is what those before were answered. Raises InvalidInput
+        when that leads nowhere."""
 
     def judge(self, status: int, headers: Mapping[str, str], body: str) -> Verdict:
         """What the provider's answer means."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,15 +27,18 @@ from indai.edge.channels.base import (
     Received,
     Request,
     State,
+    Step,
     Verdict,
     an_object,
     forged,
     json_or_nothing,
+    malformed,
     phone_identity,
     read_json,
     retry_after,
     text_of,
 )
+from indai.edge.channels.carried import PICTURE, File
 from indai.edge.channels.rendering import lay_out
 from indai.edge.channels.whatsapp_cloud import WhatsAppCloud
 from indai.edge.forms import plain, whatsapp
@@ -155,6 +158,16 @@ class Gupshup:
         else:
             form["message"], path = json.dumps(payload, ensure_ascii=False), "msg"
         return Request("POST", f"{_api(account)}/wa/api/v1/{path}", _key(account), form=form)
+
+    def bring(self, file: File, address: str, account: Account, told: Sequence[Json]) -> Step:
+        """A message with the address from which Gupshup fetches the file."""
+        if not file.link:
+            raise malformed("Gupshup fetches files, and this program has no address.")
+        if file.kind == PICTURE:
+            message = {"type": "image", "originalUrl": file.link, "previewUrl": file.link}
+        else:
+            message = {"type": "file", "url": file.link, "filename": file.name}
+        return Step(self.request(message, address, account), last=True)
 
     def judge(self, status: int, headers: Mapping[str, str], body: str) -> Verdict:
         """Accepted ones are submitted; what becomes of them is told later."""

@@ -31,11 +31,9 @@ class Layout:
 
 
 def lay_out(reply: pb.Reply, limits: Limits, render: Render) -> Layout:
-    """The parts of a reply. Choices that can't be tapped on this channel are numbered in the text."""
+    """The words of a reply; its files go by themselves. Choices that can't be tapped on this channel are
+    numbered in the text."""
     text, choices = reply.text, list(reply.choices)
-    if reply.media:
-        # Sending files is not offered yet: their names are at least told.
-        text += "".join(f"\n\n({item.kind}: {item.file_name or item.media_type})" for item in reply.media)
     fits = 0 < len(choices) <= max(limits.buttons, limits.rows) and all(
         0 < len(choice.id.encode()) <= limits.choice_id and choice.title.strip() for choice in choices
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import unescape
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -26,6 +27,7 @@ from indai.edge.channels.base import (
     Raw,
     Received,
     Request,
+    Step,
     Verdict,
     a_list,
     an_object,
@@ -36,6 +38,7 @@ from indai.edge.channels.base import (
     retry_after,
     text_of,
 )
+from indai.edge.channels.carried import File, Takes
 from indai.edge.channels.rendering import Offer, lay_out
 from indai.edge.forms import slack
 from indai.v1 import conversation_pb2 as pb
@@ -83,6 +86,7 @@ class Slack:
         per_second=10,
         pair_every_s=1,
         pair_burst=3,
+        files=Takes(lacking=frozenset({"slack-missing_scope"})),
     )
     hosts = ("files.slack.com",)
     thinks_every_s = 0.0  # a reaction stays until it is taken back
@@ -145,6 +149,24 @@ class Slack:
             {"channel": channel, **({"thread_ts": thread} if thread else {}), **payload},
         )
 
+    def bring(self, file: File, address: str, account: Account, told: Sequence[Json]) -> Step:
+        """An address for the file is asked for, the file brought there, and shown to the person:
+        files.getUploadURLExternal, its `upload_url`, files.completeUploadExternal."""
+        if not told:
+            form = {"filename": file.name, "length": str(len(file.content))}
+            asked = _call(account, "files.getUploadURLExternal", {})
+            return Step(replace(asked, json=None, form=form))
+        url, file_id = text_of(told[0].get("upload_url"), 2000), text_of(told[0].get("file_id"), 40)
+        if not url or not _ID.fullmatch(file_id):
+            raise malformed("The provider names no address for the file.")
+        if len(told) == 1:
+            octets = {"Content-Type": "application/octet-stream"}  # the address itself is the right to it
+            return Step(Request("POST", url, octets, body=file.content), kept=True)
+        channel, _, thread = address.partition("/")
+        shown = {"files": [{"id": file_id, "title": file.name}], "channels": channel}
+        shown |= {"thread_ts": thread} if thread else {}
+        return Step(_call(account, "files.completeUploadExternal", shown), last=True)
+
     def judge(self, status: int, headers: Mapping[str, str], body: str) -> Verdict:
         """By the `error` of an answer, which has status 200 even then."""
         wait_s = retry_after(headers, 0.0)
@@ -154,6 +176,8 @@ class Slack:
             fate = Fate.AGAIN if status >= 500 else Fate.DEAD
             return Verdict(fate, reason=f"slack-{status}", wait_s=wait_s)
         answer = json_or_nothing(body)
+        if body.startswith("OK"):
+            return Verdict(Fate.SENT)  # where files are uploaded to
         if not answer:
             return Verdict(Fate.AGAIN, reason="slack-no-json")
         if answer.get("ok") is True:

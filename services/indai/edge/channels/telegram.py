@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -21,6 +22,7 @@ from indai.edge.channels.base import (
     Raw,
     Received,
     Request,
+    Step,
     Verdict,
     a_list,
     an_object,
@@ -31,6 +33,7 @@ from indai.edge.channels.base import (
     retry_after,
     text_of,
 )
+from indai.edge.channels.carried import PICTURE, File, Takes
 from indai.edge.channels.rendering import lay_out
 from indai.edge.forms import telegram
 from indai.v1 import conversation_pb2 as pb
@@ -74,6 +77,7 @@ class Telegram:
         per_second=30,
         pair_every_s=1,
         pair_burst=3,
+        files=Takes(),
     )
     hosts = ("api.telegram.org",)
     thinks_every_s = 4.5  # it goes out after 5
@@ -117,6 +121,12 @@ class Telegram:
     def request(self, payload: Json, address: str, account: Account) -> Request:
         """sendMessage."""
         return _call(account, "sendMessage", {"chat_id": address, **payload})
+
+    def bring(self, file: File, address: str, account: Account, told: Sequence[Json]) -> Step:
+        """sendPhoto or sendDocument, with the file in the form."""
+        method, field = ("sendPhoto", "photo") if file.kind == PICTURE else ("sendDocument", "document")
+        sent = replace(_call(account, method, {}), json=None, form={"chat_id": address}, file=(field, file))
+        return Step(sent, last=True)
 
     def judge(self, status: int, headers: Mapping[str, str], body: str) -> Verdict:
         """By the error code, which is the status as well."""

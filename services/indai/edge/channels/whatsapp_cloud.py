@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -28,6 +29,7 @@ from indai.edge.channels.base import (
     Received,
     Request,
     State,
+    Step,
     Verdict,
     a_list,
     an_object,
@@ -39,6 +41,7 @@ from indai.edge.channels.base import (
     retry_after,
     text_of,
 )
+from indai.edge.channels.carried import PICTURE, File, Takes
 from indai.edge.channels.rendering import lay_out
 from indai.edge.forms import plain, whatsapp
 from indai.edge.forms.document import parse
@@ -54,6 +57,20 @@ _STATES: Final = {
     "failed": State.FAILED,
 }
 _MEDIA: Final = ("image", "audio", "video", "document", "sticker")
+_PLAIN: Final = "text/plain"
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument."
+# https://developers.facebook.com/documentation/business-messaging/whatsapp/business-phone-numbers/media
+_DOCUMENTS: Final = frozenset(
+    {
+        _PLAIN,
+        "application/pdf",
+        f"{_OFFICE}wordprocessingml.document",
+        f"{_OFFICE}spreadsheetml.sheet",
+        f"{_OFFICE}presentationml.presentation",
+    }
+)
+# Texts that are taken as plain ones; what they are stands in the file's name, by which telephones open them.
+_TEXTS: Final = frozenset({"text/calendar", "text/csv", "text/vcard"})
 _IGNORED: Final = ("system", "request_welcome")
 # https://developers.facebook.com/documentation/business-messaging/whatsapp/support/error-codes
 _FATES: Final = {
@@ -92,6 +109,7 @@ class WhatsAppCloud:
         pair_burst=5,
         window_h=24,
         receipts=True,
+        files=Takes(documents=_DOCUMENTS | _TEXTS),
     )
     hosts = ("lookaside.fbsbx.com", ".whatsapp.net", ".fbcdn.net")
     thinks_every_s = 20.0  # the indicator goes out after 25
@@ -178,6 +196,18 @@ class WhatsAppCloud:
         """A message to a number or to a business-scoped id."""
         recipient = {"recipient": address} if _BSUID.fullmatch(address) else {"to": address}
         return _post(account, {"recipient_type": "individual", **recipient, **payload})
+
+    def bring(self, file: File, address: str, account: Account, told: Sequence[Json]) -> Step:
+        """The file is uploaded, then a message names it by its id, which is good for weeks."""
+        if not told:
+            given = replace(file, media_type=_PLAIN) if file.media_type in _TEXTS else file
+            form = {"messaging_product": "whatsapp", "type": given.media_type}
+            url = f"{_api(account)}/{account.setting('phone_number_id')}/media"
+            return Step(Request("POST", url, _bearer(account), form=form, file=("file", given)), kept=True)
+        if not (media_id := text_of(told[-1].get("id"), 200)):
+            raise malformed("The provider gives the file no id.")
+        content = {"id": media_id} | ({} if file.kind == PICTURE else {"filename": file.name})
+        return Step(self.request({"type": file.kind, file.kind: content}, address, account), last=True)
 
     def judge(self, status: int, headers: Mapping[str, str], body: str) -> Verdict:
         """By Meta's error code, which says more than the status."""
