@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import asyncpg
-from indai.node import views
+from indai.node import named, views
 from indai.node.auth import caller
 from indai.node.clock import DatabaseClock
 from indai.node.engine import Engine
 from indai.node.offices import Department, Offices
 from indai.node.own_answers import OwnAnswers
 from indai.node.owner_service import request_uuid
+from indai.node.paging import beginning_with
 from indai.node.querier import Querier, refused
 from indai.node.stages import Stages
 from indai.node.store import Store
@@ -207,13 +208,7 @@ class AskingServicer(asking_pb2_grpc.AskingServiceServicer):
                 hint="indai inbox shows the codes",
             )
         async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                "SELECT a.action_hash, a.thread, t.side FROM node.approvals a"
-                " JOIN node.threads t USING (owner, thread) WHERE a.owner = $1 AND a.state = 'pending'"
-                " AND encode(a.action_hash, 'hex') LIKE $2 || '%' LIMIT 2",
-                owner,
-                code,
-            )
+            rows = await connection.fetch(named.QUESTIONS, owner, *beginning_with(code, MAX_CODE))
         if len(rows) != 1:
             raise NotFound(
                 Reason.NOT_FOUND, f"Nothing in your inbox has the code {code}.", hint="indai inbox"

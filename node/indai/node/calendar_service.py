@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from indai.node import views
+from indai.node import named, views
 from indai.node.accounts import Account, Accounts, Wanted
 from indai.node.agents import Agents
 from indai.node.auth import caller
@@ -190,20 +190,18 @@ class CalendarServicer(calendar_pb2_grpc.CalendarServiceServicer):
                 "A meeting is named by 6 or more hexadecimal digits of its thread or commitment.",
                 hint="indai commitments lists them",
             )
-        async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                "SELECT thread, title FROM node.threads WHERE owner = $1"
-                " AND (encode(thread, 'hex') LIKE $2 || '%' OR encode(mid, 'hex') LIKE $2 || '%') LIMIT 2",
-                owner,
-                text,
-            )
-        if len(rows) > 1:
+        found = await named.meetings(self._store, owner, text)
+        if len(found) > 1:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT, f"Several meetings begin with {text}.", hint="give more digits"
             )
-        if not rows:
+        if not found:
             raise NotFound(Reason.NOT_FOUND, f"There is no meeting {text}.", hint="indai commitments")
-        return rows[0]["thread"], rows[0]["title"]
+        async with self._store.scope(owner) as connection:
+            title: str = await connection.fetchval(
+                "SELECT title FROM node.threads WHERE owner = $1 AND thread = $2", owner, found[0]
+            )
+        return found[0], title
 
 
 def _account(account: Account) -> pb.CalendarAccount:

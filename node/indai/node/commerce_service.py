@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from indai.node import views
+from indai.node import named, views
 from indai.node.agents import Agents
 from indai.node.auth import caller
 from indai.node.engine import Engine
@@ -160,18 +160,17 @@ class CommerceServicer(commerce_pb2_grpc.CommerceServiceServicer):
                 "A thread is named by 6 to 32 hexadecimal digits of its id.",
                 hint="indai threads lists them",
             )
-        async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                "SELECT t.thread, t.peer, l.url FROM node.threads t"
-                " LEFT JOIN node.pay_links l USING (owner, mid)"
-                " WHERE t.owner = $1 AND encode(t.thread, 'hex') LIKE $2 || '%' LIMIT 2",
-                owner,
-                text,
-            )
-        if len(rows) != 1:
-            how = "Several threads begin" if rows else "There is no thread that begins"
+        found = await named.threads(self._store, owner, text)
+        if len(found) != 1:
+            how = "Several threads begin" if found else "There is no thread that begins"
             raise NotFound(Reason.NOT_FOUND, f"{how} with {text}.", hint="indai threads lists yours")
-        return rows[0]
+        async with self._store.scope(owner) as connection:
+            return await connection.fetchrow(
+                "SELECT t.thread, t.peer, l.url FROM node.threads t"
+                " LEFT JOIN node.pay_links l USING (owner, mid) WHERE t.owner = $1 AND t.thread = $2",
+                owner,
+                found[0],
+            )
 
     async def _mandate(self, owner: str, mandate: Mandate, held: Holdings | None = None) -> pb.Mandate:
         today = datetime.fromtimestamp(self._clock() / 1000, self._agents.get(owner).zone).date()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from indai.node import views
+from indai.node import named, views
 from indai.node.auth import caller
 from indai.node.engine import Engine
 from indai.node.store import Store
@@ -70,17 +70,10 @@ class GroupServicer(group_pb2_grpc.GroupServiceServicer):
         if not MIN_ID_HEX <= len(prefix) <= ID_HEX or set(prefix) - set("0123456789abcdef"):
             what = f"A thread's id has {MIN_ID_HEX} to {ID_HEX} hexadecimal digits."
             raise InvalidInput(Reason.INVALID_ARGUMENT, what, hint="indai threads shows the ids")
-        async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                "SELECT thread FROM node.threads WHERE owner = $1"
-                " AND encode(thread, 'hex') LIKE $2 || '%' LIMIT 2",
-                owner,
-                prefix,
-            )
-        if len(rows) != 1:
+        found = await named.threads(self._store, owner, prefix)
+        if len(found) != 1:
             raise NotFound(Reason.NOT_FOUND, f"No single thread has the id {prefix}.", hint="indai threads")
-        found: bytes = rows[0]["thread"]
-        return found
+        return found[0]
 
     async def _read(self, owner: str, thread: bytes) -> tuple[owner_pb2.Thread, Side]:
         async with self._store.scope(owner) as connection:

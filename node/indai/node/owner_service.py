@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-import asyncpg
-from indai.node import succession, views
+from indai.node import named, succession, views
 from indai.node.agents import Agents
 from indai.node.approvals import Approvals
 from indai.node.auth import caller
 from indai.node.effects import Effects
 from indai.node.engine import Engine
 from indai.node.exporting import Exporter
-from indai.node.paging import MAX_NUMBER, after, beginning_with, next_token, page_size
+from indai.node.paging import MAX_NUMBER, after, next_token, page_size
 from indai.node.policies import Policies
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused
@@ -369,20 +368,14 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
             )
         if len(text) == 32 and self._engine.seen(owner, bytes.fromhex(text)) is not None:
             return bytes.fromhex(text)
-        async with self._store.scope(owner) as connection:
-            rows: Sequence[asyncpg.Record] = await connection.fetch(
-                "SELECT thread FROM node.threads WHERE owner = $1 AND thread BETWEEN $2 AND $3 LIMIT 2",
-                owner,
-                *beginning_with(text, 32),
-            )
-        if len(rows) > 1:
+        found = await named.threads(self._store, owner, text)
+        if len(found) > 1:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT, f"Several threads begin with {text}.", hint="give more digits"
             )
-        if not rows:
+        if not found:
             raise _no_thread(text)
-        thread: bytes = rows[0]["thread"]
-        return thread
+        return found[0]
 
 
 def _no_thread(text: str) -> NotFound:

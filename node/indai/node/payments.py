@@ -16,6 +16,7 @@ import structlog
 from aiohttp import web
 from indai.dpi.paylinks import PaymentLinks
 from indai.dpi.razorpay import CAPTURED, ENDED, FAILED, SIGNATURE_HEADER, Payment, Webhook, is_signed, read
+from indai.node import named
 from indai.node.engine import Engine
 from indai.node.kinds.money import spoken
 from indai.node.pay_accounts import HOOK_PATH, PayAccounts
@@ -115,17 +116,8 @@ class Payments:
 
     async def find(self, owner: str, said: Webhook) -> Pending | None:
         """The agreed payment to this owner that a webhook is about."""
-        async with self._store.scope(owner) as connection:
-            row = await connection.fetchrow(
-                "SELECT t.thread, t.mid FROM node.threads t LEFT JOIN node.pay_links l USING (owner, mid)"
-                " WHERE t.owner = $1 AND t.kind = 'pay' AND t.phase = 'COMMITTED'"
-                " AND CASE WHEN $2 <> '' THEN upper(encode(substr(t.mid, 1, 16), 'hex')) = substr($2, 4)"
-                " ELSE l.link_id = $3 END LIMIT 1",
-                owner,
-                said.reference,
-                said.link_id,
-            )
-        return await self.of(owner, row["thread"], row["mid"]) if row else None
+        found = await named.payments(self._store, owner, said.reference, said.link_id)
+        return await self.of(owner, *found) if found else None
 
     async def of(self, owner: str, thread: bytes, mid: bytes) -> Pending | None:
         """A thread's payment, if it is one to this owner."""

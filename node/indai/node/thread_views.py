@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from indai.node import views
+from indai.node import named, views
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
+from indai.protocol.kinds.ask import REQUEST
 from indai.protocol.party_state import Side
 from indai.v1 import owner_pb2
 
@@ -48,17 +49,15 @@ class ThreadViews:
                 Reason.INVALID_ARGUMENT,
                 "Name it by its number, or by 6 to 32 hexadecimal digits of its thread's id.",
             )
-        pattern = f"{digits}%" if is_hex else f"%{digits}"
-        async with self._store.scope(owner) as connection:
-            rows = await connection.fetch(
-                _THREAD + "AND t.kind = $3 AND encode(t.thread, 'hex') LIKE $2 LIMIT 2", owner, pattern, kind
-            )
-        if len(rows) > 1:
+        if is_hex:
+            found = await named.threads(self._store, owner, digits, kind)
+        else:
+            found = await named.requests(self._store, owner, digits) if kind == REQUEST.name else []
+        if len(found) > 1:
             raise InvalidInput(Reason.INVALID_ARGUMENT, f"Several match {name}.", hint="give more digits")
-        if not rows:
+        if not found:
             raise _none(name)
-        found: views.Row = rows[0]
-        return found
+        return await self.row(owner, found[0])
 
 
 def side_of(row: views.Row) -> Side:
