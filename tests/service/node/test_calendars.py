@@ -7,7 +7,6 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -22,6 +21,7 @@ from indai.v1 import calendar_pb2, intents_pb2, negotiation_pb2, owner_pb2
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 
 from tests.service.calendars.radicale import PASSWORD, Radicale, radicale
+from tests.service.node.byhand import moved_by_hand, stamp, without
 from tests.service.node.conftest import Pair
 from tests.service.node.lives import is_cancelled, seen, until
 from tests.service.node.test_meeting import COMMITTED, DAY, HOUR, journal
@@ -120,10 +120,6 @@ async def waiting(
 async def answer(of: CalendarServiceAsyncStub, thread: owner_pb2.Thread, *, tell: bool) -> str:
     request = calendar_pb2.AnswerCalendarChangeRequest(thread_id=thread.thread_id, tell=tell)
     return (await of.AnswerCalendarChange(request)).words
-
-
-def stamp(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y%m%dT%H%M%SZ}"
 
 
 async def test_a_meeting_is_written_into_the_account_and_its_events_are_busy_time(here: Scene) -> None:
@@ -287,7 +283,7 @@ async def test_one_time_of_several_is_noticed_by_itself(here: Scene, pair: Pair)
     )
     third = times[2].ToMilliseconds()
 
-    await asyncio.to_thread(_by_hand, file, started, third)
+    await asyncio.to_thread(moved_by_hand, file, started, third)
 
     async def both() -> bool:
         return len(await waiting(here.bob, thread)) == 2
@@ -309,7 +305,7 @@ async def test_one_time_of_several_is_noticed_by_itself(here: Scene, pair: Pair)
     (new, *_) = (await pair.alice.stub.ListThreads(owner_pb2.ListThreadsRequest(page_size=1))).threads
     assert (new.state, new.start_time.ToMilliseconds()) == (COMMITTED, third + DAY)
     await eventually(lambda: _none(waiting(here.bob, thread)))
-    await asyncio.to_thread(_without, file, started)  # and now all that is left of it
+    await asyncio.to_thread(without, file, started)  # and now all that is left of it
     await eventually(both)
     await answer(here.bob, thread, tell=True)
     await until(pair.alice, started, is_cancelled)
@@ -321,7 +317,7 @@ async def test_an_owner_who_said_so_need_not_be_asked(here: Scene, pair: Pair) -
     await here.bob.SetMeetSettings(request)
     other, thread = await agreed(here, "Stays"), await agreed(here, "Goes")
     file = pair.b.data / "calendars" / "ind.ai_bob.ics"
-    await asyncio.to_thread(_without, file, thread.thread_id)
+    await asyncio.to_thread(without, file, thread.thread_id)
     await until(pair.alice, thread.thread_id, is_cancelled)
     assert not is_cancelled(await seen(pair.alice, other.thread_id))
     request.settings.on_change = ASK
@@ -354,13 +350,13 @@ async def test_what_the_node_itself_writes_is_not_compared_with_every_meeting(
     await eventually(at_rest)
     assert not any("ind.ai/bob" in look for look in looks)
     file = pair.b.data / "calendars" / "ind.ai_bob.ics"
-    await asyncio.to_thread(_without, file, thread.thread_id)
+    await asyncio.to_thread(without, file, thread.thread_id)
     await agreed(here)  # ours again, on top of the owner's edit
     await eventually(lambda: _any(waiting(here.bob, thread)))
     assert "stands" in await answer(here.bob, thread, tell=False)
     looks.clear()
     await eventually(at_rest)  # it was seen that the meeting stands again
-    await asyncio.to_thread(_without, file, thread.thread_id)
+    await asyncio.to_thread(without, file, thread.thread_id)
     await eventually(lambda: _any(waiting(here.bob, thread)))  # asked anew, though it was answered before
     await answer(here.bob, thread, tell=False)
 
@@ -494,22 +490,3 @@ async def _any(found: Awaitable[list[calendar_pb2.CalendarChange]]) -> bool:
 
 async def _none(found: Awaitable[list[calendar_pb2.CalendarChange]]) -> bool:
     return not await found
-
-
-def _by_hand(file: Path, thread: str, third: int) -> None:
-    """The second time is deleted, the third is moved by a day."""
-    head, *parts = file.read_text().split("BEGIN:VEVENT")
-    kept = [each for each in parts if not (f"UID:{thread}" in each and "~2" in each)]
-    assert len(kept) == len(parts) - 1
-    text = "BEGIN:VEVENT".join([head, *kept])
-    for at_ms in (third, third + HOUR // 2):
-        assert stamp(at_ms) in text
-        text = text.replace(f":{stamp(at_ms)}", f":{stamp(at_ms + DAY)}")
-    file.write_text(text)
-
-
-def _without(file: Path, thread: str) -> None:
-    """What a calendar program writes when its user deletes an event."""
-    calendar = icalendar.Calendar.from_ical(file.read_bytes())
-    calendar.subcomponents = [each for each in calendar.subcomponents if thread not in str(each.get("UID"))]
-    file.write_bytes(calendar.to_ical())
