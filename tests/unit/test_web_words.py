@@ -11,6 +11,7 @@ import pytest
 from indai.desk import show
 from indai.desk.auditor import script_words
 from indai.desk.frame import PLACES
+from indai.desk.logs import LEAVES, NEXT_KEY, OPERATIONS
 from indai.desk.memory import TRUSTS
 from indai.desk.settings import TONES
 from indai.desk.tenant_board import COLUMNS
@@ -45,6 +46,7 @@ def _said() -> set[str]:
     found |= {tag.text for table in tables for tag in table.values()}
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
+    found |= {*OPERATIONS.values(), *LEAVES.values(), NEXT_KEY}
     found |= {*TENANT_ROLES, *script_words(), *(name for _, name in TONES)}
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from indai.client.audit.findings import Findings, Severity
+from indai.client.audit.registry import replay_registry
 from indai.client.receiptfile import ReceiptFile
 from indai.protocol.keys import SigningKey
 from indai.protocol.note import Signer, add_signatures, parse_vkey
@@ -21,6 +23,7 @@ from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.service.node.world import now_ms
 from tests.service.web.conftest import HOUR_MS, Desks
+from tests.web import mirrors
 from tests.web.conftest import DESKTOP, PHONE, Screen, screen
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -230,6 +233,39 @@ async def test_witnesses_are_counted_one_by_one_in_the_visitor_s_language(
         await expect(lacking).to_contain_text("पर्याप्त गवाहों ने इसे देखा है")
 
 
+async def test_a_mirror_is_replayed_operation_by_operation_and_each_lie_in_it_is_named(
+    chromium: Browser, desks: Desks, tmp_path: Path
+) -> None:
+    """What the page finds, the offline audit finds too, and both find nothing in an honest mirror."""
+
+    def audited(mirror: Path, trust: TlogPolicy) -> set[str]:
+        findings = Findings()
+        replay_registry(mirror, trust, findings, lambda *_: None)
+        return {one.check for one in findings.found if one.severity is Severity.INVALID}
+
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        honest = mirrors.whole()
+        paths = mirrors.told(tmp_path, honest, "honest")
+        await _judged(window, *paths)
+        assert await _verdicts(window) == ["good"]
+        assert audited(paths[0], honest.trust) == set()
+        await expect(window.page.locator(".steps > li").filter(has_text="operations (10)")).to_have_class(
+            "good"
+        )
+        await expect(window.page.get_by_text("announced under both keys")).to_have_count(1)
+        for at, (words, lie) in enumerate(mirrors.LIES):
+            mirror = mirrors.begun()
+            lie(mirror)
+            paths = mirrors.told(tmp_path, mirror, f"lie-{at}")
+            await _judged(window, *paths)
+            assert await _verdicts(window) == ["bad"], words
+            await expect(window.page.locator(".steps > li.bad").filter(has_text=words)).to_have_count(1)
+            assert ("registry-map" if words == mirrors.ROOTS else "registry-chain") in audited(
+                paths[0], mirror.trust
+            )
+
+
 async def test_the_public_logs_are_shown_with_their_heads(chromium: Browser, desks: Desks) -> None:
     async with screen(chromium, desks, PHONE) as window:
         await window.open("/log")
@@ -238,6 +274,32 @@ async def test_the_public_logs_are_shown_with_their_heads(chromium: Browser, des
             "ind.ai/node-b/ledger/"
         )
         await window.picture("logs")
-        for link in await window.page.locator("a.button").all():
+        await window.page.get_by_text("The newest tiles").first.click()
+        await expect(window.page.get_by_text("Its own clock").first).to_be_visible()
+        for link in await window.page.locator("section a").all():
             answer = await window.page.request.get(window.base + str(await link.get_attribute("href")))
             assert answer.ok
+
+
+async def test_a_log_s_entries_are_looked_through_page_by_page(
+    chromium: Browser, desks: Desks, files: Files
+) -> None:
+    ledger = json.loads(files.export.read_text().splitlines()[0])["log"]
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/log")
+        await window.page.get_by_role("link", name="Look through the entries").first.click()
+        await expect(window.page.get_by_text("A commitment, or an event of one").first).to_be_visible()
+        await window.check()
+        await window.picture("log-entries")
+        assert await window.page.get_by_text("Design review").count() == 0  # the leaf is blinded
+        for tile in await window.page.locator("main a[href*='/tile/']").all():
+            answer = await window.page.request.get(window.base + str(await tile.get_attribute("href")))
+            assert answer.ok
+        for query, status in (
+            ("log=ind.ai/nobody", 404),
+            (f"log={ledger}&from=<b>", 400),
+            (f"log={ledger}&from=-1", 400),
+            (f"log={ledger}&from=99999999999", 200),
+        ):
+            answer = await window.page.request.get(f"{window.base}/log/entries?{query}")
+            assert answer.status == status, query

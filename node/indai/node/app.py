@@ -37,7 +37,7 @@ from indai.client.addresses import parse_address
 from indai.client.cell import cell_channel, cell_identity, registry_channel
 from indai.client.channels import CheckedChannel
 from indai.client.network import NetworkPolicy
-from indai.desk.auditor import Log
+from indai.desk.logs import Log
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
@@ -225,7 +225,7 @@ class _Process:
 
     def _publish(self, log: PublicLog) -> None:
         self._routes += tile_routes(log)
-        self._logs.append(Log(log.origin, log.checkpoint))
+        self._logs.append(Log(log.origin, log.checkpoint, log.reader.entries))
 
     async def start_policy(self) -> None:
         servicer = PolicyService(self._pool, await DatabaseClock.start(self._pool))

@@ -12,7 +12,7 @@ import asyncpg
 from aiohttp import web
 from indai.a2a.cards import Places
 from indai.client.addresses import parse_address
-from indai.desk.auditor import Log
+from indai.desk.logs import Log
 from indai.node.channels_role import ChannelsPlan, channels_role
 from indai.node.clock import DatabaseClock
 from indai.node.edge_role import EdgePlan, EdgeRole, check_loopback, edge_role

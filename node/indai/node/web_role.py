@@ -12,8 +12,9 @@ import aiohttp
 import asyncpg
 from aiohttp import web
 from indai.client.addresses import parse_address
-from indai.desk.auditor import Auditor, Log
+from indai.desk.auditor import Auditor
 from indai.desk.calls import Calls
+from indai.desk.logs import Log, PublicLogs
 from indai.desk.owner import OwnerDesk
 from indai.desk.people_in import PeopleIn
 from indai.desk.tenant import TenantDesk
@@ -92,7 +93,12 @@ async def web_role(plan: WebPlan) -> AsyncIterator[WebRole]:
         TenantDesk(site, calls, live),
         PeopleIn(site, calls, passkeys),
     )
-    routes = [site.static(), *sign_in.routes(), *Auditor(site, plan.logs).routes()]
+    routes = [
+        site.static(),
+        *sign_in.routes(),
+        *Auditor(site).routes(),
+        *PublicLogs(site, plan.logs).routes(),
+    ]
     routes += [route for desk in desks for route in desk.routes()]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=OIDC_TIMEOUT_S)) as http:
         if issuer is not None:

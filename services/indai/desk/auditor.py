@@ -1,63 +1,44 @@
-"""The auditor's page, which checks files in the browser, and the page of this node's public logs.
+"""The auditor's page, which checks files in the browser, for anybody.
 
-Both are for anybody. What the auditor's page checks never leaves the browser: the page gives it the code and
-the tables of the contract's fields, by which signed bytes are shown, and the words of its steps in the
-visitor's language.
+What it checks never leaves the browser: the page gives it the code and the tables of the contract's fields,
+by which signed bytes are shown, and the words of its steps in the visitor's language.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from aiohttp import web
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from indai.protocol.errors import IndaiError
-from indai.protocol.note import MAX_NOTE
-from indai.v1 import negotiation_pb2, registry_pb2
+from indai.v1 import negotiation_pb2
 from indai.web.site import Site
 from indai.web.visit import Visit
 
-SCRIPTS: Final = ("verify.js", "audit.js")
-_SAID: Final = re.compile(r'\b(?:w|wrong)\(\s*("(?:[^"\\]|\\.)+")')
-_SHOWN: Final = (negotiation_pb2.Commitment, negotiation_pb2.Event, registry_pb2.Operation)
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A public log of this node: its origin, and what gives its newest signed head."""
-
-    origin: str
-    checkpoint: Callable[[], Awaitable[bytes]]
+SCRIPTS: Final = ("verify.js", "registry.js", "audit.js")
+_SAID: Final = re.compile(r'\b(?:w|wrong|refuse)\(\s*("(?:[^"\\]|\\.)+")')
+_SHOWN: Final = (negotiation_pb2.Commitment, negotiation_pb2.Event)
 
 
 class Auditor:
-    """The pages, which need no sign-in."""
+    """The page, which needs no sign-in."""
 
-    def __init__(self, site: Site, logs: Sequence[Log]) -> None:
-        self._site, self._logs = site, logs
+    def __init__(self, site: Site) -> None:
+        self._site = site
 
     def routes(self) -> tuple[web.RouteDef, ...]:
         """What the site serves of it."""
         return (
             self._site.get("/audit", self._audit),
             web.get("/audit/fields.json", _fields),
-            self._site.get("/log", self._log),
         )
 
     async def _audit(self, visit: Visit) -> web.Response:
         told = {said: visit.words(said) for said in script_words()}
         return visit.page("desk/audit.html", told=json.dumps(told, ensure_ascii=False))
-
-    async def _log(self, visit: Visit) -> web.Response:
-        heads = [await _head(log) for log in self._logs]
-        return visit.page("desk/log.html", heads=heads)
 
 
 @cache
@@ -68,26 +49,6 @@ def script_words() -> tuple[str, ...]:
         source = files("indai.web").joinpath("static", name).read_text("utf-8")
         found |= {json.loads(text) for text in _SAID.findall(source)}
     return tuple(sorted(found))
-
-
-async def _head(log: Log) -> dict[str, Any]:
-    """The newest head in its parts, for people."""
-    try:
-        note = (await log.checkpoint()).decode("utf-8")
-    except IndaiError as error:
-        return {"origin": log.origin, "problem": error.message}
-    body, _, signatures = note[:MAX_NOTE].partition("\n\n")
-    lines = body.split("\n")
-    signers = [line.split(" ")[1] for line in signatures.split("\n") if line.startswith("\u2014 ")]
-    return {
-        "origin": log.origin,
-        "size": int(lines[1]),
-        "root": lines[2],
-        "signers": signers,
-        "note": note,
-        "read": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
-        "problem": "",
-    }
 
 
 async def _fields(_: web.Request) -> web.Response:

@@ -3,14 +3,16 @@ const page = document.querySelector("[data-audit]");
 const say = (name) => page.dataset[name] ?? name;
 // The words of checks in the visitor's language, by the English ones.
 const told = JSON.parse(page.dataset.words);
-const tell = (said) => (told[said.text] ?? said.text).replace(/\{(\w+)\}/g, (_, name) => said.holes[name] ?? "");
+const tell = (said) => (told[said.text] ?? said.text).replace(/\{(\w+)\}/g, (_, name) => { const hole = said.holes[name] ?? ""; return hole.text === undefined ? hole : tell(hole); });
 const PARTS = ["leaf", "tlog_proof", "cose", "opening", "envelope"];
 const bytes = new TextEncoder();
 const MOST_SHOWN = 200;
-let w, step, Wrong;
+let w, step, Wrong, Registry;
 
 async function start() {
-  const v = await import(page.dataset.verify);
+  const v = await import(page.dataset.verify), replay = await import(page.dataset.registry);
+  replay.use(v);
+  Registry = replay.Registry;
   ({ w, step, Wrong } = v);
   if (!(await v.able())) throw new Wrong(w("This browser cannot check Ed25519 signatures: use a newer one, or the command line."));
   const tables = await (await fetch(page.dataset.tables)).json();
@@ -34,7 +36,7 @@ async function judge(v, tables, files) {
   }
   // Whom to trust is known by now: the registry is read next, and then what rests on it.
   for (const [kind, file] of subjects) {
-    try { if (kind === "mirror") await readMirror(v, tables, file, known); } catch (error) { report(file.name, [failed(error)]); }
+    try { if (kind === "mirror") await readMirror(v, file, known); } catch (error) { report(file.name, [failed(error)]); }
   }
   known.keys.push(...(known.policy?.logs ?? []));
   for (const [kind, file] of subjects) {
@@ -91,7 +93,7 @@ async function* records(v, file) {
 }
 // A tree rebuilt from an export's leaves, held against its signed heads.
 class Rebuilt {
-  constructor(v, header) { this.v = v; this.header = header; this.heads = []; this.tree = new v.Tree(); this.wrong = []; }
+  constructor(v, header) { this.v = v; this.header = header; this.heads = []; this.tree = new v.Tree(); this.wrong = []; this.announced = []; }
   head(note) { const read = this.v.readNote(note); this.heads.push(read); }
   async leaf(raw, index) {
     if (index !== this.tree.size) this.wrong.push(w("leaf {index} stands in the place of {place}", { index, place: this.tree.size }));
@@ -102,9 +104,13 @@ class Rebuilt {
     }
   }
   async steps(policy) {
-    const key = await this.v.readVkey(this.header.vkey), steps = [];
-    const newest = this.heads.at(-1);
+    const steps = [], newest = this.heads.at(-1);
+    let key = await this.v.readVkey(this.header.vkey), covered = 0;
     for (const head of this.heads) {
+      // Another key counts once a head of the key before covers its announcement.
+      const next = !head.signatures.some((line) => line.id === key.id) && this.announced.find((one) => one.old === key.vkey && one.index < covered);
+      if (next) key = next.next;
+      covered = head.size;
       const found = await this.v.headSteps(head, [key], head === newest ? policy : null);
       if (head === newest) steps.push(...found);
       else if (!found[0].ok) steps.push(found[0]);
@@ -117,30 +123,32 @@ class Rebuilt {
   }
 }
 
-async function readMirror(v, tables, file, known) {
-  let header, tree;
+async function readMirror(v, file, known) {
+  let header, tree, registry;
   for await (const record of records(v, file)) {
-    if (record.type === "header") { header = record; tree = new Rebuilt(v, header); }
+    if (record.type === "header") { header = record; tree = new Rebuilt(v, header); registry = new Registry(header.log); }
     else if (record.type === "checkpoint") tree.head(record.note);
     else if (record.type === "entry") {
       const raw = v.base64(record.entry);
       await tree.leaf(raw, record.index);
-      if (raw[1] === 2) await learn(v, tables, v.envelope(raw.subarray(42)), known);
+      await registry.add(raw, record.index);
     }
   }
-  known.registries.push([file.name, await tree.steps(known.policy), header.vkey]);
+  registry.learn(known);
+  for (const vkey of registry.ledgers()) known.keys.push(await v.readVkey(vkey));
+  tree.announced = registry.announced;
+  known.registries.push([file.name, [...await tree.steps(known.policy), ...chainSteps(registry)], header.vkey]);
 }
-async function learn(v, tables, operation, known) {
-  const said = v.shown(tables, "Operation", operation.payload), state = said.state;
-  if (!state) return;
-  for (const key of state.agent_keys ?? []) {
-    const raw = Uint8Array.from(key.public_key.match(/../g), (pair) => parseInt(pair, 16)), id = await v.keyId(raw);
-    const old = known.people.get(id) ?? { key: raw, handles: new Set() };
-    old.handles.add(said.handle);
-    const ms = (value) => (value ? Date.parse(value) : 0);
-    known.people.set(id, Object.assign(old, { from: ms(key.valid_from_ms), until: ms(key.valid_until_ms), revoked: ms(key.revoked_at_ms) }));
-  }
-  if (state.node_record?.ledger_vkey) known.keys.push(await v.readVkey(state.node_record.ledger_vkey));
+// What the replay of every operation has shown.
+function chainSteps(registry) {
+  const { wrong, maps, operations, announced } = registry, some = (found) => w("Not so: {what}", { what: found.slice(0, 3).map(tell).join("; ") });
+  const steps = [
+    step(!wrong.length, w("Each of its operations ({n}) follows from its handle's history, and is signed by a key that might"), wrong.length ? some(wrong) : w("Handles: {n}.", { n: registry.chains.size })),
+    step(!maps.length, w("Each entry names the right root of the map from handles to their histories"), maps.length ? some(maps) : w(""), { root: registry.mapRoot }),
+  ];
+  steps[0].title.holes.n = operations;
+  for (const one of announced) steps.push(step(true, w("The log's next key is announced under both keys"), w(""), { key: one.next.vkey }));
+  return steps;
 }
 
 // The steps for one opened leaf: its content, who signed it, what it says.
@@ -156,8 +164,41 @@ async function contentSteps(v, tables, leaf, opening, raw, known) {
   const said = v.shown(tables, name, found.payload);
   const signers = name === "Commitment" ? (said.parties ?? []).map((party) => party.handle) : [said.header?.sender];
   steps.push(...await v.signatureSteps(found, known.people, signers, Date.parse(read.time)));
-  steps.push({ ...step(true, name === "Commitment" ? w("What was agreed between {parties}", { parties: signers.join(", ") }) : w("What {signer} said of it later", { signer: signers[0] }), w(""), plain(said)), shown: true });
+  steps.push({ ...step(true, name === "Commitment" ? w("What was agreed between {parties}", { parties: signers.join(", ") }) : w("What {signer} said of it later", { signer: signers[0] }), w(""), plain(said)), rows: readable(plain(said)) });
   return steps;
+}
+// What a contract says, for people: its fields in words, in the order of the contract. Whatever has no word here stands in the
+// JSON beneath, which has every field.
+const labels = () => ({
+  title: w("About"), place: w("Place"), start_ms: w("Begins"), end_ms: w("Ends"), due_ms: w("Due"), again_ms: w("And again"), instead_of_ms: w("In place of the time"),
+  cancel_until_ms: w("One side alone may call it off until"), free_until_ms: w("Free of charge to call off until"), field: w("Detail"), document: w("Document"),
+  purpose_text: w("Purpose"), purpose: w("Purpose"), from_ms: w("From"), to_ms: w("Until"), size_bytes: w("Bytes"), question: w("Question"), answer: w("Answer"), topic: w("Topic"),
+  uri: w("Source"), confidence_percent: w("Confidence, in percent"), payee: w("Paid to"), amount_minor: w("Amount"), mandate: w("Mandate"), item: w("Item"), quantity: w("How many"),
+  price_minor: w("Price"), fee_minor: w("Fee for calling off late"), posted_minor: w("Amount"), subject: w("Subject"), text: w("Text"), category: w("Topic"), department: w("Department"), reference: w("Number"),
+  kind: w("What happened"), reason: w("Why"), sentence: w("In their words"), outcome: w("Outcome"), time_ms: w("Time"), sender: w("From"), recipient: w("To"), issued_at_ms: w("Signed at"), parties: w("Parties"), mode: w("They may"),
+});
+const named = () => ({
+  EVENT_KIND_FULFIL: w("kept"), EVENT_KIND_CANCEL: w("called off"), EVENT_KIND_SUPERSEDE: w("replaced"), EVENT_KIND_EXPIRE: w("ran out"), EVENT_KIND_OVERDUE: w("overdue"), EVENT_KIND_DISPUTE: w("disputed"),
+  EVENT_KIND_POST: w("paid"), EVENT_KIND_VOID: w("not paid"), EVENT_KIND_OMIT: w("one time called off"), CONSENT_MODE_VIEW: w("look at it"), CONSENT_MODE_STORE: w("keep it"), CONSENT_MODE_QUERY: w("ask questions of it"), CONSENT_MODE_STREAM: w("follow it"),
+});
+function readable(said) {
+  const rows = [], words = labels(), names = named(), language = document.documentElement.lang;
+  const money = (minor, currency) => {
+    try {
+      const form = new Intl.NumberFormat(language, { style: "currency", currency });
+      return form.format(Number(minor) / 10 ** form.resolvedOptions().maximumFractionDigits);
+    } catch { return `${minor} ${currency ?? ""}`; }
+  };
+  const one = (key, value, of) => /_minor$/.test(key) ? money(value, of.currency) : /_ms$/.test(key) ? new Date(value).toLocaleString(language, { dateStyle: "full", timeStyle: "short", timeZone: "UTC" }) + " UTC" : value in names ? tell(names[value]) : String(value);
+  const walk = (node) => {
+    for (const [key, value] of Object.entries(node)) {
+      if (key === "parties") rows.push([words[key], value.map((party) => party.handle).join(", ")]);
+      else if (Array.isArray(value) ? typeof value[0] === "object" : typeof value === "object") [value].flat().forEach(walk);
+      else if (words[key] && (!node.nonce || /^(sender|recipient|issued_at_ms)$/.test(key))) rows.push([words[key], [value].flat().map((each) => one(key, each, node)).join("; ")]);
+    }
+  };
+  walk(said);
+  return rows;
 }
 const plain = (value) => JSON.parse(JSON.stringify(value, (_, each) => (typeof each === "bigint" ? String(each) : each)));
 
@@ -217,10 +258,18 @@ function item(each) {
   line.append(element("span", say(each.ok === null ? "open" : each.ok ? "holds" : "fails"), `tag ${line.className}`), " ", element("strong", tell(each.title)));
   const detail = tell(each.detail);
   if (detail) line.append(element("p", detail, "quiet"));
+  if (each.rows) {
+    const list = document.createElement("dl");
+    for (const [label, value] of each.rows) {
+      const held = element("dd", value);
+      held.dir = "auto";  // a contract's own words run their own way
+      list.append(element("dt", tell(label)), held);
+    }
+    line.append(list);
+  }
   if (Object.keys(each.values).length) {
     const fold = document.createElement("details");
-    fold.open = Boolean(each.shown);
-    fold.append(element("summary", say("values")), element("pre", JSON.stringify(each.values, null, 2)));
+    fold.append(element("summary", say(each.rows ? "whole" : "values")), element("pre", JSON.stringify(each.values, null, 2)));
     line.append(fold);
   }
   return line;

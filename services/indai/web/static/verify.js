@@ -18,9 +18,10 @@ export async function part(title, steps) {
   try { return await steps(); } catch (error) { return [step(false, title, error.said ?? w("It cannot be read: {why}", { why: error.message }))]; }
 }
 
-const text = new TextEncoder(), words = new TextDecoder("utf-8", { fatal: true });
+export const text = new TextEncoder();
+const words = new TextDecoder("utf-8", { fatal: true });
 export const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
-const join = (...parts) => {
+export const join = (...parts) => {
   const whole = new Uint8Array(parts.reduce((n, p) => n + p.length, 0));
   let at = 0;
   for (const part of parts) { whole.set(part, at); at += part.length; }
@@ -39,7 +40,7 @@ export function encode64(bytes) {
   for (let at = 0; at < bytes.length; at += 8190) made += btoa(String.fromCharCode(...bytes.subarray(at, at + 8190)));
   return made;
 }
-const u64 = (bytes) => bytes.reduce((n, b) => n * 256n + BigInt(b), 0n);
+export const u64 = (bytes) => bytes.reduce((n, b) => n * 256n + BigInt(b), 0n);
 
 export async function ed25519(publicKey, message, signature) {
   if (publicKey.length !== 32 || signature.length !== 64) return false;
@@ -294,7 +295,7 @@ export async function proofSteps(raw, leaf, keys, policy) {
 }
 
 // Who signed, one after the other: `signers` are their handles, and each must have signed. `people`: key id -> {key,
-// handles, from, until, revoked} (ms, 0 for open), from a registry's mirror; `time`: of the leaf, ms.
+// handles, from, until, revoked, published (ms, 0 for open), barred}, from a registry's mirror; `time`: of the leaf, ms.
 export async function signatureSteps(found, people, signers, time) {
   const steps = [];
   for (const [at, signer] of signers.entries()) {
@@ -303,8 +304,11 @@ export async function signatureSteps(found, people, signers, time) {
     if (line && !known) { ok = null; detail = w("The key is not known here: add the registry's mirror."); }
     if (known) {
       const late = known.revoked && time >= known.revoked, outside = time < known.from || (known.until && time >= known.until);
+      const early = time < known.published - 120_000;  // two honest clocks differ by less
       if (!known.handles.has(signer)) detail = w("The registry shows this key for {others}, not for {signer}.", { others: [...known.handles].join(", "), signer });
       else if (!(await ed25519(known.key, found.pae, line.sig))) detail = w("The signature does not verify.");
+      else if (known.barred) detail = w("A recovery has nullified this key.");
+      else if (early) detail = w("The key was not published yet.");
       else if (late) detail = w("The key was revoked at {time}, before this.", { time: new Date(known.revoked).toISOString() });
       else if (outside) detail = w("The key was not valid at this time.");
       else { ok = true; detail = w("The signature verifies, and the registry shows this key for them at that time."); }
