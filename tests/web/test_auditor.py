@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from indai.client.audit.findings import Findings, Severity
+from indai.client.audit import Severity
+from indai.client.audit.findings import Findings
 from indai.client.audit.registry import replay_registry
 from indai.client.receiptfile import ReceiptFile
 from indai.protocol.keys import SigningKey
