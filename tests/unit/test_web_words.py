@@ -8,8 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from indai.desk import show
+from indai.desk import goals, show
 from indai.desk.auditor import script_words
+from indai.desk.day import CHANGES
 from indai.desk.frame import PLACES
 from indai.desk.logs import LEAVES, NEXT_KEY, OPERATIONS
 from indai.desk.memory import TRUSTS
@@ -42,9 +43,11 @@ def _said() -> set[str]:
                     first = node.args[0]
                     if isinstance(first, ast.Constant) and isinstance(first.value, str):
                         found.add(first.value)
-    tables = (show.STATES, show.LIVES, show.OUTCOMES)
+    tables = (show.STATES, show.LIVES, show.OUTCOMES, goals.DID)
     found |= {tag.text for table in tables for tag in table.values()}
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
+    found |= {*goals.WHY.values(), *(name for _, name in (*goals.KINDS, *CHANGES))}
+    found |= {name for _, name in goals.UNITS}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
     found |= {*OPERATIONS.values(), *LEAVES.values(), NEXT_KEY}
     found |= {*TENANT_ROLES, *script_words(), *(name for _, name in TONES)}

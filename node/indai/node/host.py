@@ -16,7 +16,7 @@ from indai.node.agents import Agents
 from indai.node.calendar.busy import CalendarEvent
 from indai.node.calendar.preferences import Preferences, local_hours, room
 from indai.node.calendar.series import again, folded, reach_ms, zone_of
-from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, subtract
+from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, merge, subtract
 from indai.node.duties import answered, windows_revealed
 from indai.node.kinds.base import Answer
 from indai.node.meet_settings import Tastes
@@ -75,8 +75,7 @@ class Host:
                 chosen = [(w, d) for w, d in zip(windows, decisions, strict=True) if answered(d) == outcome]
                 if chosen:
                     most = min(windows_revealed(decision, MAX_WINDOWS) for _, decision in chosen)
-                    kept = tuple(Window(w.start_ms, w.end_ms) for w, _ in chosen[:most])
-                    wish = replace(wanted, windows=kept)
+                    wish = replace(wanted, windows=joined(w for w, _ in chosen[:most]))
                     return Answer(outcome, chosen[0][1], wish=wish)
         return await self._no_room(owner, about, wanted, free, reserved)
 
@@ -96,7 +95,8 @@ class Host:
         duration = wish.duration_minutes * MINUTE_MS
         free, tiers = await self._room(owner, about, wish, reserved)
         for spans in tiers:
-            starts = [start for each in spans for start in self._starts(intersect(free, each), duration)]
+            gaps = [gap for each in spans for gap in in_one(intersect(free, each), wish.windows)]
+            starts = [start for gap in gaps for start in self._starts([gap], duration)]
             if not starts:
                 continue
             slots = [
@@ -327,6 +327,25 @@ def _windows(
             left = subtract(intersect(free, each), windows)
             windows += candidate_windows(left, duration_ms, MAX_WINDOWS - len(windows))
     return windows
+
+
+def joined(windows: Iterable[Interval]) -> tuple[Window, ...]:
+    """The windows as they are revealed, best first: of those that touch one is made, since a slot may lie
+    where they meet."""
+    kept: list[Interval] = []
+    for each in windows:
+        touching = [one for one in kept if one.start_ms <= each.end_ms and each.start_ms <= one.end_ms]
+        at = kept.index(touching[0]) if touching else len(kept)
+        (whole,) = merge([each, *touching])
+        kept = [one for one in kept if one not in touching]
+        kept.insert(at, whole)
+    return tuple(Window(one.start_ms, one.end_ms) for one in kept)
+
+
+def in_one(free: Sequence[Interval], windows: Iterable[Window]) -> list[Interval]:
+    """Free time, cut where the windows of a wish are: what is offered lies within one of them (NEG-15)."""
+    inside = sorted({Interval(each.start_ms, each.end_ms) for each in windows}, key=lambda one: one.start_ms)
+    return [gap for window in inside for gap in intersect(free, [window])]
 
 
 def ordinary_hours(start_ms: int, end_ms: int, zone: ZoneInfo) -> list[Interval]:

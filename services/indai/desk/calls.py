@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.desk_pb2_grpc import DeskServiceStub, SteeringServiceStub
+from indai.v1.goals_pb2_grpc import GoalServiceStub
 from indai.v1.llm_pb2_grpc import LlmServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from indai.v1.calendar_pb2_grpc import CalendarServiceAsyncStub
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
     from indai.v1.desk_pb2_grpc import DeskServiceAsyncStub, SteeringServiceAsyncStub
+    from indai.v1.goals_pb2_grpc import GoalServiceAsyncStub
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OwnerServiceAsyncStub
@@ -44,6 +46,7 @@ class Calls:
     tools: ApprovalServiceAsyncStub
     toolbox: ToolServiceAsyncStub
     tenant: TenantDeskServiceAsyncStub
+    goals: GoalServiceAsyncStub
     has_memory: bool
     has_llm: bool
 
@@ -62,6 +65,7 @@ class Calls:
             ApprovalServiceStub(channel),
             ToolServiceStub(channel),
             TenantDeskServiceStub(channel),
+            GoalServiceStub(channel),
             memory,
             llm,
         )

@@ -23,6 +23,7 @@ PLACES: Final = (
     ("/desk/rules", "Rules"),
     ("/desk/people", "People"),
     ("/desk/shared", "What was shared"),
+    ("/desk/goals", "Goals"),
     ("/desk/memory", "Memory"),
     ("/desk/spend", "Spending"),
     ("/desk/access", "Keys and devices"),

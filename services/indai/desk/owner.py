@@ -8,6 +8,7 @@ from indai.desk.agreements import Agreements
 from indai.desk.calls import Calls
 from indai.desk.counter import Counter
 from indai.desk.frame import Frame
+from indai.desk.goals import GoalsRoom
 from indai.desk.inbox import Inbox
 from indai.desk.memory import MemoryRoom
 from indai.desk.pause import Pause
@@ -36,6 +37,7 @@ class OwnerDesk:
             Agreements(frame),
             RulesRoom(frame),
             People(frame),
+            GoalsRoom(frame),
             MemoryRoom(frame),
             Spending(frame),
             Access(frame, passkeys),

@@ -1,4 +1,5 @@
-"""Settings: the language of the pages on every device, and the tone in which the agent speaks.
+"""Settings: the language of the pages on every device, the tone in which the agent speaks, and the owner's
+day (see `indai.desk.day`).
 
 Languages of the eighth schedule that the project has only begun are drafts: rooms, buttons and states. They
 are shown to who chooses them, and to nobody by their browser's wish.
@@ -10,7 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from aiohttp import web
+from indai.desk.day import Day
 from indai.desk.frame import ROLES, Frame
+from indai.desk.show import DAYS
 from indai.protocol.errors import InvalidInput, Reason
 from indai.v1 import desk_pb2 as pb
 from indai.web.accounts import Accounts
@@ -31,6 +34,7 @@ class Settings:
 
     def __init__(self, frame: Frame, accounts: Accounts) -> None:
         self._frame, self._steering, self._accounts = frame, frame.calls.steering, accounts
+        self._day = Day(frame)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
@@ -39,6 +43,7 @@ class Settings:
             site.member("/desk/settings", ROLES, self.page),
             site.act("/desk/settings/language", ROLES, self.language),
             site.act("/desk/settings/tone", ROLES, self.tone),
+            *self._day.routes(),
         )
 
     async def page(self, visit: Visit) -> web.StreamResponse:
@@ -53,6 +58,8 @@ class Settings:
             drafts=DRAFTS,
             tones=TONES,
             tone=manner.tone,
+            days=DAYS,
+            **await self._day.shown(visit),
         )
 
     async def language(self, visit: Visit) -> web.StreamResponse:

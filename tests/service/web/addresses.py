@@ -24,6 +24,7 @@ _LIKELY: Final = (
     "proof",
     f"1-{'a' * 64}",
     "a" * 20,
+    "pause",
     "x",
 )
 

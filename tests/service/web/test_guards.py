@@ -19,8 +19,9 @@ from indai.desk.owner import OwnerDesk
 from indai.node.web_role import place_at
 from indai.protocol.errors import IndaiError, Reason
 from indai.storage.pool import transaction
-from indai.v1 import commerce_pb2, desk_pb2, memory_pb2, owner_pb2
+from indai.v1 import commerce_pb2, desk_pb2, goals_pb2, memory_pb2, owner_pb2
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
+from indai.v1.goals_pb2_grpc import GoalServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from indai.web.guards import Limit, check_origin
 from indai.web.live import Live
@@ -39,6 +40,7 @@ QUERIES = {
     "/desk/rules": "template",
     "/desk/people": "page",
     "/desk/shared": "peer page",
+    "/desk/goals": "page",
     "/desk/memory": "about page",
     "/desk/access": "page",
     "/desk/start": "to",
@@ -245,6 +247,9 @@ async def _belongings(desks: Desks) -> dict[str, str]:
     wanted.expire_time.FromMilliseconds(now_ms() + 24 * HOUR_MS)
     request = commerce_pb2.AddMandateRequest(request_id=str(uuid.uuid4()), mandate=wanted)
     made = await commerce.AddMandate(request)
+    goals = GoalServiceStub(plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token))
+    wish = goals_pb2.Goal(kind=goals_pb2.GOAL_KIND_REMIND, words="Secret plan", every_hours=24)
+    goal = await goals.CreateGoal(goals_pb2.CreateGoalRequest(request_id=str(uuid.uuid4()), goal=wish))
     key = "ab" * 32
     async with transaction(desks.pool, ("ind.ai/bob",)) as connection:
         await connection.execute(
@@ -259,6 +264,8 @@ async def _belongings(desks: Desks) -> dict[str, str]:
     return {
         "thread": thread,
         "hash": action,
+        "goal": goal.goal.goal_id,
+        "way": "pause",
         "fact": facts.facts[0].id,
         "mandate": made.mandate.mandate_id,
         "key": key,
@@ -292,6 +299,7 @@ async def test_no_address_of_the_desk_opens_or_changes_what_is_another_owners(de
         access = (await bob.get("/desk/access")).text
         assert "bobs" in access
         assert belongings["session"] in access
+        assert f"/desk/goals/{belongings['goal']}/pause" in (await bob.get("/desk/goals")).text
 
 
 async def test_script_in_every_field_and_address_stays_text(desks: Desks) -> None:
@@ -307,6 +315,16 @@ async def test_script_in_every_field_and_address_stays_text(desks: Desks) -> Non
         "/desk/counter/{hash}": {"first": SCRIPT, "last": SCRIPT, "minutes": SCRIPT},
         "/desk/threads/{thread}/dispute": {"sentence": SCRIPT},
         "/desk/threads/{thread}/cancel": {"sentence": SCRIPT},
+        "/desk/settings/meetings": {"on_change": "1", "hours-0-from": SCRIPT, "hours-0-until": SCRIPT},
+        "/desk/settings/quiet": {"from": SCRIPT, "until": SCRIPT, "most": SCRIPT},
+        "/desk/settings/zone": {"zone": SCRIPT},
+        "/desk/goals/add": {
+            "kind": "3",
+            "unit": "24",
+            "every": "1",
+            "words": SCRIPT,
+            "id": str(uuid.uuid4()),
+        },
     }
     names = ("answer", "way", "language", "tone", "page", "to", "peer", "title", "name", "value", "handle")
     wordless = ("end", "remove", "revoke", "forget", "withdraw", "erase", "off")
@@ -327,3 +345,4 @@ async def test_script_in_every_field_and_address_stays_text(desks: Desks) -> Non
         # What was kept of it is shown as text.
         kept = await bob.get("/desk/memory?about=preference.drink")
         assert "&lt;script&gt;" in kept.text
+        assert "&lt;script&gt;" in (await bob.get("/desk/goals")).text

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 import time
+import uuid
 from dataclasses import replace
+from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from aiohttp import ClientResponse
@@ -34,6 +38,7 @@ ROOMS = (
     "/desk/rules?template=personal",
     "/desk/people",
     "/desk/shared",
+    "/desk/goals",
     "/desk/memory",
     "/desk/spend",
     "/desk/access",
@@ -231,6 +236,104 @@ async def test_the_language_goes_with_its_owner_and_the_tone_into_what_the_agent
         for wrong in ("9", "formal", "-1"):
             assert (await phone.post("/desk/settings/tone", tone=wrong)).status == 400
         await phone.post("/desk/settings/tone", tone="0")
+
+
+async def test_the_owners_day_is_set_at_the_desk_and_holds_for_what_is_agreed_next(desks: Desks) -> None:
+    """Notice and hours decide what alice gets next; the rules keep every letter but the zone's. Far ahead,
+    where no other test has agreed on anything."""
+    carol = await desks.b.agent("ind.ai/carol", BOBS)
+    usual = {"on_change": "1", "remind": "15", "morning": "08:00"}
+
+    def morning(days: int) -> dict[str, int]:
+        """From 4 to 9 in Berlin, so many days from now."""
+        there = datetime.now(ZoneInfo("Europe/Berlin")) + timedelta(days=days)
+        first, last = (there.replace(hour=hour, minute=0, second=0, microsecond=0) for hour in (4, 9))
+        return {"from_ms": int(first.timestamp()) * 1000, "until_ms": int(last.timestamp()) * 1000}
+
+    async with desks.browser(desks.b, carol) as browser:
+        page = await browser.get("/desk/settings")
+        assert 'value="Asia/Kolkata"' in page.text
+        saved = await browser.post("/desk/settings/zone", zone="Europe/Berlin")
+        assert saved.path.endswith("?said=saved"), saved.text
+        rules = await carol.stub.GetActivePolicy(owner_pb2.GetActivePolicyRequest())
+        assert rules.version.yaml == BOBS.replace("Asia/Kolkata", "Europe/Berlin")
+        hours = {f"hours-{row}-day": str(row + 1) for row in range(7)}
+        hours |= {f"hours-{row}-from": "06:10" for row in range(7)}
+        hours |= {f"hours-{row}-until": "06:50" for row in range(7)}
+        form = usual | hours | {"notice": str(31 * 24 * 60), "most": "1", "before": "5", "after": "10"}
+        assert (await browser.post("/desk/settings/meetings", None, **form)).path.endswith("?said=saved")
+        agreed = await desks.alice.meet("ind.ai/carol", title="Under his hours", **morning(35))
+        start = datetime.fromtimestamp(agreed.start_time.seconds, ZoneInfo("Europe/Berlin"))
+        assert (start.hour, start.minute) == (6, 15), agreed.words
+        for title, minutes, days in (("too soon", 30, 28), ("too long", 45, 36), ("one is enough", 15, 35)):
+            other = await desks.alice.meet("ind.ai/carol", title=title, minutes=minutes, **morning(days))
+            assert other.state == owner_pb2.THREAD_STATE_REJECTED, title
+        page = await browser.get("/desk/settings")
+        assert page.text.count('value="06:10"') == 7
+        assert 'name="before" min="0" max="1440" value="5"' in page.text
+
+        bad: tuple[dict[str, str], ...] = (
+            {"notice": "-1"},
+            {"before": "1441"},
+            {"morning": "25:00"},
+            {"on_change": "9"},
+            {"hours-0-day": "8"},
+            {"hours-0-until": "06:10"},
+            {"hours-0-until": ""},
+        )
+        for wrong in bad:
+            refused = await browser.post("/desk/settings/meetings", None, **(form | wrong))
+            assert refused.status == 400, wrong
+            assert "That did not work" in refused.text
+        assert (await browser.get("/desk/settings")).text.count('value="06:10"') == 7
+        assert (await browser.post("/desk/settings/zone", zone="Mars/Olympus")).status == 400
+
+        quiet = {"from": "22:30", "until": "06:15", "most": "2"}
+        assert (await browser.post("/desk/settings/quiet", None, **quiet)).path.endswith("?said=saved")
+        assert "from 22:30 to 06:15" in (await browser.get("/desk/goals")).text
+        for wrong in ({"most": "0"}, {"most": "51"}, {"from": "24:00"}):
+            assert (await browser.post("/desk/settings/quiet", None, **(quiet | wrong))).status == 400
+        acts = await desks.service(desks.b, carol.token).ListActs(desk_pb2.ListActsRequest())
+        done = {(act.act, act.outcome) for act in acts.acts}
+        for act in ("zone", "meetings", "quiet"):
+            assert (f"/desk/settings/{act}", "done") in done
+            assert (f"/desk/settings/{act}", "INVALID_ARGUMENT") in done
+
+
+async def test_goals_are_added_held_back_and_removed_at_the_desk(desks: Desks) -> None:
+    async with desks.browser(desks.b, desks.bob) as bob, desks.browser(desks.b, desks.bob) as laptop:
+        page = await bob.get("/desk/goals")
+        goal = {"id": _found(r'name="id" value="([0-9a-f-]{36})"', page.text), "every": "2", "unit": "168"}
+        goal |= {"kind": "1", "person": "ind.ai/dave", "words": "Catch up", "minutes": "25"}
+        assert (await bob.post("/desk/goals/consent", way="off")).path.endswith("?said=saved")
+        for _ in range(2):  # the same form twice
+            page = await bob.post("/desk/goals/add", None, **goal)
+        assert len(set(re.findall(r"/desk/goals/([0-9a-f-]{36})/act", page.text))) == 1
+        assert "Nothing is done unasked" in page.text
+        at = _found(r"/desk/goals/([0-9a-f-]{36})/pause", page.text)
+        async with asyncio.timeout(30):
+            while "You have stopped it." not in (page := await laptop.get("/desk/goals")).text:
+                await asyncio.sleep(0.05)
+        assert page.text.count("Meet ind.ai/dave every 2 weeks") == 2  # the goal, and why nothing is done
+        assert "asks by itself" in (await bob.post(f"/desk/goals/{at}/act")).text
+        assert "tells you" in (await bob.post(f"/desk/goals/{at}/tell")).text
+        assert f"/desk/goals/{at}/resume" in (await bob.post(f"/desk/goals/{at}/pause")).text
+        assert f"/desk/goals/{at}/pause" in (await bob.post(f"/desk/goals/{at}/resume")).text
+        for wrong in ({"every": "0"}, {"every": "x"}, {"kind": "7"}, {"unit": "5"}, {"person": "ind.ai/bob"}):
+            refused = await bob.post("/desk/goals/add", None, **(goal | {"id": str(uuid.uuid4())} | wrong))
+            assert refused.status == 400, wrong
+        assert (await bob.post("/desk/goals/consent", way="perhaps")).status == 400
+        assert at not in (await bob.post(f"/desk/goals/{at}/remove")).text
+        stale = await laptop.post(f"/desk/goals/{at}/pause")
+        assert stale.status == 404
+        assert "That did not work" in stale.text
+        await bob.post("/desk/goals/consent", way="on")
+
+
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return found[1]
 
 
 async def test_memory_is_seen_corrected_forgotten_and_taken_along(desks: Desks) -> None:
