@@ -37,6 +37,7 @@ ROOMS = {
     "/desk/rules": "rules",
     "/desk/people": "people",
     "/desk/shared": "shared",
+    "/desk/goals": "goals",
     "/desk/memory": "memory",
     "/desk/spend": "spending",
     "/desk/access": "access",
