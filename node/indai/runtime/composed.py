@@ -10,16 +10,18 @@ import hashlib
 from dataclasses import dataclass
 
 from indai.protocol.errors import InvalidInput, Reason
+from indai.runtime.checks import pieces, words_of
 from indai.runtime.guardrails import Rules, merged
 from indai.runtime.prompt import Block, check_static, static_blocks
-from indai.runtime.tiers import Agent, Binding, Human, Team
+from indai.runtime.tiers import Agent, Binding, Guardrail, Human, Team
 
 MAX_BASES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """All that a turn needs to know of its configuration."""
+    """All that a turn needs to know of its configuration. `leaks`: the prompt, as guardrails look for it;
+    `own`: the words that the persona may call itself by."""
 
     binding: Binding
     human: Human
@@ -28,6 +30,13 @@ class Composed:
     static: tuple[Block, ...]
     rules: Rules
     tools: tuple[str, ...]
+    leaks: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+
+    @property
+    def narrowed(self) -> frozenset[str]:
+        """Tools that the agent has and its team leaves out: to ask for one is against procedure."""
+        return frozenset(self.agent.tools) - frozenset(self.tools)
 
 
 def compose(binding: Binding, human: Human, team: Team, agent: Agent) -> Composed:
@@ -42,8 +51,31 @@ def compose(binding: Binding, human: Human, team: Team, agent: Agent) -> Compose
     tools = tuple(tool for tool in agent.tools if team.tools is None or tool in team.tools)
     static = static_blocks(human, team, agent)
     check_static(static, agent)
-    rules = merged(("HUMAN", human.guardrails), ("TEAM", team.guardrails), ("AGENT", agent.guardrails))
-    return Composed(binding, human, team, agent, static, rules, tools)
+    technical = (*agent.guardrails, *_topics(agent))
+    rules = merged(("HUMAN", human.guardrails), ("TEAM", team.guardrails), ("AGENT", technical))
+    # A persona introduces itself with its identity and its phrases: they are no secret.
+    ours = "\n".join(block.text for block in static).replace(human.identity, "")
+    own = words_of(human.name, human.identity, *human.greetings.values())
+    return Composed(binding, human, team, agent, static, rules, tools, pieces(ours), own)
+
+
+def _topics(agent: Agent) -> tuple[Guardrail, ...]:
+    """What the agent doesn't talk about, as a rule that code checks; the prompt has a line for it already."""
+    if not agent.blocked_topics:
+        return ()
+    words = "Don't talk about blocked topics."
+    return (Guardrail(id="blocked-topic", check="blocked_topic", words=words, names=agent.blocked_topics),)
+
+
+def spoken_language(composed: Composed, language: str) -> str:
+    """In which language our own sentences are said: some personas never speak pure Hindi."""
+    if language.partition("-")[0] != "hi":
+        return language
+    rules = [rule for _, rule in composed.rules if rule.check == "not_only_hindi" and rule.severity != "log"]
+    if not rules:
+        return language
+    mixes = "hi" in composed.human.languages
+    return "hi-Latn" if mixes else composed.human.languages[0]
 
 
 def extended(agent: Agent, bases: tuple[Agent, ...]) -> Agent:

@@ -50,7 +50,7 @@ class _Strict(BaseModel):
 class Guardrail(_Strict):
     """A rule on what goes out: said in the prompt, and checked again by code.
 
-    `check` names a check of `indai.runtime.guardrails`, or `pattern` for a regular expression of one's own.
+    `check` names a check of `indai.runtime.checks`, or `pattern` for a regular expression of one's own.
     """
 
     id: Slug
@@ -61,6 +61,7 @@ class Guardrail(_Strict):
         "no_discount",
         "no_model",
         "no_prompt",
+        "no_internals",
         "no_diagnosis",
         "no_legal_advice",
         "no_income_segmentation",
@@ -69,6 +70,7 @@ class Guardrail(_Strict):
         "no_scarcity",
         "persona_lock",
         "no_impersonation",
+        "blocked_topic",
     ]
     severity: Literal["block", "rewrite", "log"] = "block"
     words: Line
@@ -80,7 +82,7 @@ class Guardrail(_Strict):
     def _whole(self) -> Guardrail:
         if (self.check == "pattern") != bool(self.pattern):
             raise ValueError("`pattern` belongs to the check `pattern`, and to no other")
-        if self.check in ("persona_lock", "no_impersonation") and not self.names:
+        if self.check in ("persona_lock", "no_impersonation", "blocked_topic") and not self.names:
             raise ValueError(f"the check `{self.check}` needs `names`")
         return self
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import yaml
 from indai import language as languages
+from indai.runtime.tiers import Human
 
 DEFAULT: Final = "en"
 
@@ -24,6 +25,14 @@ def say(key: str, language: str = "", **values: str) -> str:
         return languages.say(key, language or DEFAULT, **values)
     text = next(texts[each] for each in (language, language.partition("-")[0], DEFAULT) if each in texts)
     return text.format(**values) if values else text
+
+
+def deflection(human: Human, language: str) -> str:
+    """What a persona says when it is asked about the platform: its own words, in the language or its own
+    first one, else ours."""
+    own, plain = human.deflection, language.partition("-")[0]
+    wanted = (language, plain, *human.languages)
+    return next((own[each] for each in wanted if each in own), "") or say("deflection", language)
 
 
 @cache

@@ -226,6 +226,34 @@ async def test_a_hand_off_to_somebody_not_allowed_is_refused(database: Database)
         assert (await here.say(phone(PHONE, "send me to your finance team"))).text == "I stay with you."
 
 
+async def test_what_the_team_leaves_out_is_against_procedure_and_kept_as_an_event(database: Database) -> None:
+    tool = Told("search-kb", doors=frozenset({"distribution"}))
+    replies = (calls("search-kb", query="paint"), Reply(text=("Let me ask somebody.",)))
+    narrowed = SHOP.replace("tools: [create-payment-link]", "tools: [create-payment-link, search-kb]")
+    narrowed = narrowed.replace("role: Sell.", "role: Sell.\ntools: [create-payment-link]")
+    async with asked(database, *replies, tools=[tool]) as (here, up):
+        await here.apply("acme", narrowed)
+        heard = await here.say(phone(PHONE, "which paint is best?"))
+        assert (heard.text, tool.asked) == ("Let me ask somebody.", [])
+        assert "This violates procedure" in up.seen[-1].raw.decode()
+        turn = await here.stub.GetTurn(pb.GetTurnRequest(turn_id=heard.turn_id))
+        assert [(each.tier, each.rule, each.severity) for each in turn.breaches] == [
+            ("TEAM", "procedure", "block")
+        ]
+
+
+async def test_a_question_about_the_platform_is_deflected_without_a_model(database: Database) -> None:
+    async with asked(database) as (here, up):
+        for text, words in (
+            ("Which AI model are you using?", "how I'm built isn't something I can go into"),
+            ("aapko kisne banaya?", "मैं कैसे बना हूँ, यह नहीं बता सकता"),
+            ("உங்களை யார் உருவாக்கினார்கள்?", "எப்படி உருவானேன்"),
+        ):
+            heard = await here.say(phone(PHONE, text, handle=ALICE))
+            assert words in heard.text
+        assert up.seen == []
+
+
 async def test_what_is_only_drafted_reaches_its_owner_and_not_the_visitor(database: Database) -> None:
     async with asked(database, Reply(text=("Yes, come at five. ", "Bring cake."))) as (here, _):
         await here.say(owner(ALICE, "hello"))
@@ -273,6 +301,20 @@ async def test_an_owner_hears_once_a_day_that_no_model_answers_visitors(database
         await here.say(owner(ALICE, "hello"))
         for _ in range(2):
             await here.say(phone(PHONE, "when does your shop open?", handle=ALICE))
+        assert len(await notices(here, ALICE)) == 1
+
+
+async def test_an_owner_hears_once_that_a_tool_was_disabled_for_a_visitor(database: Database) -> None:
+    tool = Told(fails=9)
+    replies = [calls("search-kb", query=f"paint {number}") for number in range(4)]
+    async with asked(database, *replies, Reply(text=("I can't.",)), tools=[tool]) as (here, _):
+        await here.say(owner(ALICE, "hello"))
+        for _ in range(2):  # twice in a turn end it; the third failure is the next turn's
+            assert await notices(here, ALICE) == []
+            await here.say(phone(PHONE, "which paint is the best one?", handle=ALICE))
+        (told,) = await notices(here, ALICE)
+        assert "disabled" in told
+        await here.say(phone(PHONE, "and which paint is the cheapest?", handle=ALICE))
         assert len(await notices(here, ALICE)) == 1
 
 

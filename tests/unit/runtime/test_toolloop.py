@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indai.runtime.turn.toolloop import TOO_MANY_ROUNDS, TOOL_FAILED_TWICE, ToolLoop
+from indai.runtime.turn.toolloop import TOO_MANY_ROUNDS, TOOL_FAILED_TWICE, ToolLoop, disabled
 from indai.v1 import llm_pb2 as pb
 
 TOOLS = {"look_up", "book"}
@@ -42,13 +42,14 @@ def test_results_go_back_in_the_order_of_the_calls() -> None:
     ("bad", "code", "retryable"),
     [
         (call("a", "fly"), "UNKNOWN_TOOL", False),
+        (call("a", "search"), "VIOLATES_PROCEDURE", False),
         (call("a", "book", "{bad", problem="The arguments are no JSON."), "BAD_ARGUMENTS", True),
     ],
 )
 def test_a_call_that_cannot_be_run_is_answered_with_what_is_wrong(
     bad: pb.ToolCall, code: str, retryable: bool
 ) -> None:
-    loop = ToolLoop(TOOLS)
+    loop = ToolLoop(TOOLS, narrowed={"search"})
     assert loop.take([bad]).run == ()
     (error,) = told(loop)
     assert (error["ok"], error["code"], error["retryable"]) == (False, code, retryable)
@@ -74,7 +75,7 @@ def test_three_failures_disable_a_tool_for_the_session() -> None:
         loop.take([call(str(turn))])
         loop.failure(str(turn), "DOWN", retryable=False)
     loop = ToolLoop(TOOLS, failures)
-    assert loop.disabled == {"look_up"}
+    assert disabled(loop.failures) == {"look_up"}
     assert [each.name for each in loop.take([call("x"), call("y", "book")]).run] == ["book"]
     loop.result("y", "{}")
     assert told(loop)[0]["code"] == "TOOL_DISABLED"

@@ -41,7 +41,7 @@ async def tell_owner(notices: Notices, context: Context, thought: Thought) -> No
         budget = thought.reason == Reason.OVER_BUDGET.name
         key = "notice_budget" if budget else "notice_degraded"
         await tell(place.handle, f"{key} {day}", say(key))
-    if any(each.get("code") == "TOOL_DISABLED" for each in thought.trace.get("tools", ())):
+    if thought.trace.get("disabled"):
         await tell(place.handle, f"tool {context.turn.session.id.hex}", say("notice_tool"))
     if "complaint" in thought.trace.get("tags", ()):
         await tell(place.handle, f"complaint {context.turn.id.hex}", say("notice_complaint"))

@@ -23,7 +23,7 @@ from importlib import resources
 from typing import Any, Final
 
 import yaml
-from indai.runtime.guardrails import normal, sentences
+from indai.runtime.patterns import normal, sentences
 from indai.runtime.words import say
 
 MAX_SHOWN: Final = 200

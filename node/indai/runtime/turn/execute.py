@@ -9,7 +9,7 @@ from typing import Any
 
 from indai.runtime.conversations.talk import Talk
 from indai.runtime.turn import handing
-from indai.runtime.turn.reflect import completeness, is_untrusted, names_of, reflected
+from indai.runtime.turn.reflect import completeness, figures_of, is_untrusted, names_of, reflected
 from indai.runtime.turn.trace import Trace
 from indai.tools.values import Caller, Outcome, Status, Toolbox, Touch
 from indai.v1 import conversation_pb2 as pb
@@ -26,6 +26,7 @@ class Done:
     outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
     untrusted: bool = False
     names: frozenset[str] = frozenset()
+    figures: frozenset[str] = frozenset()
     hand_to: str = ""
 
     @property
@@ -91,6 +92,7 @@ class Executor:
             self.done.outcomes.append((call.name, outcome))
             self.done.untrusted |= is_untrusted(outcome)
             self.done.names |= names_of(outcome)
+            self.done.figures |= figures_of(outcome)
         return outcome, text
 
     def _show(self, name: str, outcome: Outcome) -> None:

@@ -16,12 +16,14 @@ from typing import Any, Final
 
 import yaml
 from indai.language import detect
+from indai.runtime.patterns import sentences
 from indai.v1 import conversation_pb2 as pb
 
 MAX_READ: Final = 20_000
 """Characters that are read; more is answered with a request for less."""
 _SIMPLE_WORDS: Final = 3
 _CURT_WORDS: Final = 2
+_QUESTION: Final = 120
 _DECISION: Final = re.compile(
     r"\s*(?P<word>yes|y|ok|approve|haan|han|हाँ|हां|no|n|decline|nahi|nahin|नहीं)[\s:]+"
     # A tool's question has letters without look-alikes, a negotiation's is hexadecimal: no word is either.
@@ -42,8 +44,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Perceived:
-    """A message as the other stages see it. `talk`: greet, thank, feedback or complaint, where nothing else
-    was said. `simple`: not worth looking anything up for. `mood`: plain, curt, stressed or joking."""
+    """A message as the other stages see it. `talk`: greet, thank, platform (what the agent is built of),
+    feedback or complaint, where nothing else was said. `simple`: not worth looking anything up for. `mood`: plain, curt, stressed or joking."""
 
     text: str
     language: str
@@ -106,6 +108,8 @@ def _talk(text: str) -> str:
     for name in ("greet", "thank"):
         if _pattern(name).fullmatch(lowered):
             return name
+    if len(text) < _QUESTION and len(sentences(text)) == 1 and _pattern("platform").search(lowered):
+        return "platform"
     if "?" not in text and len(text) < 300:
         for name in ("complaint", "feedback"):
             if _pattern(name).search(lowered):

@@ -17,13 +17,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import asyncpg
 from indai.protocol.errors import IndaiError
 from indai.runtime.bindings import Bindings
-from indai.runtime.composed import Composed
+from indai.runtime.checks import Facts
+from indai.runtime.composed import Composed, spoken_language
 from indai.runtime.conversations.notices import Notices
 from indai.runtime.conversations.people import People
 from indai.runtime.conversations.talk import Talk
 from indai.runtime.conversations.values import Clock, Session, Thought, Turn
 from indai.runtime.goals.store import for_prompt
-from indai.runtime.guardrails import Facts
 from indai.runtime.prompt import Dynamic
 from indai.runtime.tierstore import TierStore
 from indai.runtime.turn import banking, handing, supervisor, working
@@ -39,6 +39,7 @@ from indai.runtime.turn.recall import recall
 from indai.runtime.turn.release import Release
 from indai.runtime.turn.respond import Responder, Spoken, scope_of
 from indai.runtime.turn.state import Answer, Context
+from indai.runtime.turn.toolloop import disabled
 from indai.runtime.turn.trace import Trace
 from indai.runtime.words import say
 from indai.tools.values import Caller, Outcome, Toolbox, Touch
@@ -89,6 +90,7 @@ class Pipeline:
             "greet": supervisor.greet,
             "thank": supervisor.thank,
             "feedback": supervisor.feedback,
+            "deflect": supervisor.deflect,
             "banking": banking.ask_mode,
         }
 
@@ -100,14 +102,16 @@ class Pipeline:
             composed = await self._around.bindings.of(place.tenant, place.binding, str(turn.session.person))
         with trace.stage("perceive"):
             perceived = perceive(turn.request, turn.session.language)
+            spoken = spoken_language(composed, perceived.language)
+            perceived = replace(perceived, language=spoken)
             context = self._context(turn, composed, perceived)
             release = self._release(context, talk)
         with trace.part("gates"):
             closed = await shut(self._around.pool, self._around.bindings, turn, composed, perceived.language)
         if closed is not None:
             release.say(closed.words)
-            spoken = Spoken(release.end(), ending="failed", reason=closed.reason)
-            return self._ended(context, release, trace, spoken, {})
+            shut_out = Spoken(release.end(), ending="failed", reason=closed.reason)
+            return self._ended(context, release, trace, shut_out, {})
         if "left_out" in turn.note:
             release.say(say("left_out", perceived.language))
         if (words := await self._ours(context)) is not None:
@@ -137,7 +141,10 @@ class Pipeline:
             mode = banking.mode_of(context) if banking.is_payment(context) else ""
             trace.note(slots=context.slots.tool, mode=mode)
         failures: dict[str, int] = dict(context.working.get("failures", {}))
+        before = disabled(failures)
         spoken = await self._responder.respond(context, executor, release, trace, failures)
+        if newly := sorted(disabled(failures) - before):
+            trace.note(disabled=newly)
         if not release.sentences:
             release.say(say("not_understood", context.perceived.language))
             spoken.text = release.end()
@@ -224,6 +231,8 @@ class Pipeline:
             turns_since_price=context.working.get("price_turns"),
             said=context.perceived.text,
             languages=context.composed.human.languages,
+            prompt=context.composed.leaks,
+            own=context.composed.own,
         )
         tell = _kept_back if drafts_only(context) else talk.sentence
         return Release(context.composed, facts, context.perceived.language, tell)

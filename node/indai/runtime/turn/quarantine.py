@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from indai.protocol.errors import IndaiError
-from indai.runtime.guardrails import normal, sentences
+from indai.runtime.patterns import normal, sentences
 from indai.tools.values import Field, Outcome
 from indai.v1 import llm_pb2 as pb
 

@@ -73,6 +73,24 @@ def names_of(outcome: Outcome) -> frozenset[str]:
     return frozenset(found)
 
 
+def figures_of(outcome: Outcome) -> frozenset[str]:
+    """The whole numbers that the tool returned: what a sentence may count."""
+    found: set[str] = set()
+    _count(outcome.result, found)
+    return frozenset(found)
+
+
+def _count(value: object, found: set[str]) -> None:
+    if isinstance(value, dict):
+        for each in value.values():
+            _count(each, found)
+    elif isinstance(value, list):
+        for each in value[:100]:
+            _count(each, found)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        found.add(str(value))
+
+
 def _collect(value: object, found: set[str]) -> None:
     if isinstance(value, dict):
         for name, each in value.items():

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
+from indai.runtime.checks import Facts
 from indai.runtime.composed import Composed
 from indai.runtime.conversations.values import Breach
-from indai.runtime.guardrails import Facts, check
+from indai.runtime.guardrails import check
+from indai.runtime.patterns import SENTENCE_END as _END
 from indai.runtime.turn.consistent import Stand
-from indai.runtime.words import say
+from indai.runtime.words import deflection, say
 
-_END: Final = re.compile(r"(?<=[.!?।॥])\s+|\n+")
 _MOST: Final = 600
 """A sentence without an end is cut here, at a space."""
 # Rules about what the agent is: the persona has words of its own for them.
-_ABOUT_SELF: Final = frozenset({"no_model", "no_prompt", "never_human", "persona_lock", "no_impersonation"})
+_ABOUT_SELF: Final = frozenset({"no_model", "no_prompt", "no_internals"})
+# Rules about who the agent is: it says what it is.
+_AS_ANOTHER: Final = frozenset({"never_human", "persona_lock", "no_impersonation"})
 
 
 class Release:
@@ -81,10 +83,10 @@ class Release:
 
     def _instead(self, checks: set[str]) -> str:
         """The persona's own words, once for an answer."""
-        deflection = self._composed.human.deflection
-        if checks & _ABOUT_SELF and deflection:
-            plain = self._language.partition("-")[0]
-            return deflection.get(self._language) or deflection.get(plain) or next(iter(deflection.values()))
+        if checks & _AS_ANOTHER:
+            return say("am_agent", self._language)
+        if checks & _ABOUT_SELF:
+            return deflection(self._composed.human, self._language)
         return say("blocked", self._language)
 
     def _out(self, text: str) -> None:

@@ -7,21 +7,21 @@ rounds are used up, or a tool has failed twice.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 from indai.protocol.errors import IndaiError, Reason
-from indai.runtime.conversations.values import Turn
+from indai.runtime.conversations.values import Breach, Turn
 from indai.runtime.prompt import Moment, Prompt, Said, assemble
 from indai.runtime.turn import plan
 from indai.runtime.turn.execute import Executor
 from indai.runtime.turn.release import Release
 from indai.runtime.turn.schemas import wire_tools
 from indai.runtime.turn.state import Context
-from indai.runtime.turn.toolloop import TOO_MANY_ROUNDS, ToolLoop
+from indai.runtime.turn.toolloop import TOO_MANY_ROUNDS, VIOLATES_PROCEDURE, ToolLoop
 from indai.runtime.turn.trace import Trace
 from indai.runtime.words import say
 from indai.tools.values import Status
@@ -80,6 +80,7 @@ class Responder:
             {spec.name for spec in context.tools},
             failures,
             max_rounds=max(1, context.composed.agent.max_tool_iterations),
+            narrowed=context.composed.narrowed,
         )
         while True:
             try:
@@ -97,15 +98,18 @@ class Responder:
                 return said
             calls = [plan.completed(call, context.slots, context.tools) for call in round_.calls]
             said.slots = plan.lacking(calls[0], context.slots, context.tools)
+            known = len(loop.refused)
             step = loop.take(calls, round_.text)
             waiting = await self._run(step.run, loop, executor)
-            release.facts = replace(release.facts, skus=release.facts.skus | executor.done.names)
+            done = executor.done
+            release.facts = replace(release.facts, skus=release.facts.skus | done.names, figures=done.figures)
             release.stand.informed |= bool(executor.done.outcomes)
             if executor.done.hand_to:
                 said.text = release.end()
                 return said
             if loop.refused:
                 trace.note(refused=loop.refused)
+                release.breaches += _against_procedure(loop.refused[known:])
             if loop.ending:
                 said.problems.append(loop.ending)
             if waiting or loop.ending:
@@ -183,6 +187,15 @@ def scope_of(turn: Turn) -> pb.LlmScope:
     return pb.LlmScope(
         tenant=place.tenant, binding=place.binding, owner=place.handle, session=turn.session.id.hex
     )
+
+
+def _against_procedure(refused: Sequence[Mapping[str, str]]) -> list[Breach]:
+    """What the TEAM tier refused upward, as events of its guardrails."""
+    return [
+        Breach("TEAM", "procedure", "block", True, f"asked for {each['tool']}")
+        for each in refused
+        if each["code"] == VIOLATES_PROCEDURE
+    ]
 
 
 def _ended(loop: ToolLoop, language: str) -> str:

@@ -1,6 +1,7 @@
 """The supervisor: which specialist answers. Clear intents are routed by rule, without a model.
 
     greet, thank      the persona's own words
+    deflect           what the persona says to questions about what it is built of: never internals
     feedback          thanks; a complaint is tagged for who runs the agent
     decision          the owner's yes or no to what waits for them
     banking           a payment whose means are not known: UPI, card or net banking
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from indai.runtime.turn import banking
 from indai.runtime.turn.state import Answer, Context, merged
-from indai.runtime.words import say
+from indai.runtime.words import deflection, say
 
 Specialist = Callable[[Context], Awaitable[Mapping[str, Any]]]
 KNOWLEDGE: Final = "knowledge"
@@ -41,6 +42,8 @@ def route(context: Context) -> Route:
         return Route("banking", "a payment, and nothing says by which means")
     if perceived.talk in ("greet", "thank"):
         return Route(perceived.talk, "nothing else was said")
+    if perceived.talk == "platform":
+        return Route("deflect", "asks about the platform, by its words")
     if perceived.talk in ("feedback", "complaint"):
         return Route("feedback", f"{perceived.talk}, by its words")
     return Route(KNOWLEDGE, "no rule knows it")
@@ -60,6 +63,11 @@ async def greet(context: Context) -> Mapping[str, Any]:
     wanted = (language, language.partition("-")[0], *context.composed.human.languages)
     text = next((texts[each] for each in wanted if each in texts), "")
     return {"text": text or say("greeting_plain", language)}
+
+
+async def deflect(context: Context) -> Mapping[str, Any]:
+    """The persona's own words for questions about models, makers and instructions."""
+    return {"text": deflection(context.composed.human, context.perceived.language)}
 
 
 async def thank(context: Context) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ whether they may run, is the caller's business.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,7 @@ _SHOWN: Final = 64  # characters of a name that a model made up
 
 TOO_MANY_ROUNDS: Final = "TOO_MANY_ROUNDS"
 TOOL_FAILED_TWICE: Final = "TOOL_FAILED_TWICE"
+VIOLATES_PROCEDURE: Final = "VIOLATES_PROCEDURE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class ToolLoop:
     """One turn. `tools`: names of those that are offered. `failures` counts by tool over the session, and is
     the caller's to keep; `ending` is why the person is told something instead of the model being asked again,
     empty while the loop goes on, `failing` the tool that it is about, as it is said. `refused`: calls that
-    were not run, with the reason."""
+    were not run, with the reason. `narrowed`: tools that the agent has and its team leaves out."""
 
     tools: Container[str]
     failures: dict[str, int] = field(default_factory=dict)
@@ -52,17 +53,13 @@ class ToolLoop:
     ending: str = ""
     failing: str = ""
     refused: list[dict[str, str]] = field(default_factory=list)
+    narrowed: Container[str] = frozenset()
     rounds: int = 0
     _turn: dict[str, int] = field(default_factory=dict)
     _open: dict[str, pb.ToolCall] = field(default_factory=dict)
     _results: dict[str, pb.ToolResult] = field(default_factory=dict)
     _known: dict[tuple[str, str], pb.ToolResult] = field(default_factory=dict)
     _order: tuple[pb.ToolCall, ...] = ()
-
-    @property
-    def disabled(self) -> frozenset[str]:
-        """Tools that failed too often in this session."""
-        return frozenset(name for name, count in self.failures.items() if count >= FAILURES_A_SESSION)
 
     def take(self, calls: Iterable[pb.ToolCall], text: str = "") -> Step:
         """One answer of the model with its calls. Those that may run come back; a call that can't is
@@ -104,11 +101,17 @@ class ToolLoop:
 
     def _refusal(self, call: pb.ToolCall, number: int) -> tuple[str, bool, str] | None:
         """Code, whether another try may help, and words; None for a call that may run."""
+        if call.name in self.narrowed:
+            return (
+                VIOLATES_PROCEDURE,
+                False,
+                "This violates procedure: the team does not work with this tool.",
+            )
         if call.name not in self.tools:
             return "UNKNOWN_TOOL", False, call.problem or "There is no such tool here."
         if call.problem:
             return "BAD_ARGUMENTS", True, call.problem
-        if call.name in self.disabled:
+        if call.name in disabled(self.failures):
             return "TOOL_DISABLED", False, f"{call.name} failed too often in this session."
         if number >= MAX_CALLS_A_ROUND:
             return "TOO_MANY_CALLS", True, f"At most {MAX_CALLS_A_ROUND} calls at once."
@@ -122,6 +125,11 @@ class ToolLoop:
         self.messages.append(pb.ChatMessage(role=pb.MESSAGE_ROLE_TOOL, tool_results=results))
         if self.rounds >= self.max_rounds and not self.ending:
             self.ending = TOO_MANY_ROUNDS
+
+
+def disabled(failures: Mapping[str, int]) -> frozenset[str]:
+    """Tools that failed too often in a session, by how often they failed."""
+    return frozenset(name for name, count in failures.items() if count >= FAILURES_A_SESSION)
 
 
 def _key(call: pb.ToolCall) -> tuple[str, str]:
