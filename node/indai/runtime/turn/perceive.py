@@ -45,7 +45,8 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class Perceived:
     """A message as the other stages see it. `talk`: greet, thank, platform (what the agent is built of),
-    feedback or complaint, where nothing else was said. `simple`: not worth looking anything up for. `mood`: plain, curt, stressed or joking."""
+    feedback or complaint, where nothing else was said. `simple`: not worth looking anything up for. `mood`:
+    plain, curt, stressed or joking."""
 
     text: str
     language: str
