@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import time
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,8 @@ import asyncpg
 import psutil
 from aiohttp import ClientSession, ClientTimeout, StreamReader, TCPConnector
 from indai.cli.session import owner_channel
+from indai.llm.daycosts import Asked, DayCosts
+from indai.llm.records import Scope
 from indai.node.auth import Caller
 from indai.node.clock import DatabaseClock
 from indai.node.tenancy.access import Post
@@ -72,10 +74,13 @@ _CALLS: Final = """
     INSERT INTO llm.calls
     SELECT gen_random_uuid(), gen_random_uuid(), 0, $1, 'desk-' || n % 4, '', '', 'fast', 'bench', 'bench',
            '',
-           now() - interval '14 days' * n / $2, n % 900, n % 200, n % 300, 0, n % 50, 'INR', 400, 100, 'stop',
+           at, n % 900, n % 200, n % 300, 0, n % 50, 'INR', 400, 100, 'stop',
            '',
-           '{"tokens_by_tier": {"HUMAN": 40, "TEAM": 60, "AGENT": 200}}'
-    FROM generate_series(1, $2) AS n
+           jsonb_build_object('tokens_by_tier',
+                              jsonb_build_object('HUMAN', 40, 'TEAM', 60, 'AGENT', n % 3000)),
+           at
+    FROM generate_series(1, $2) AS n, LATERAL (
+        SELECT now() - interval '14 days' * n / $2 - interval '10 minutes' AS at) AS past
 """
 _TOUCH: Final = "UPDATE runtime.sessions SET last_active_at = now() WHERE id = md5('s1')::uuid"
 _DIRECT: Final = """
@@ -111,6 +116,7 @@ async def main() -> None:
             async with _node(base, {}) as place:
                 await _set_up(place, chosen.turns)
                 await _rollups(place, chosen.turns)
+                await _costs(place)
                 await _pages(place, chosen.rounds)
                 await _desks(place, chosen.streams)
         finally:
@@ -167,6 +173,25 @@ async def _rollups(place: Place, turns: int) -> None:
     )
     print(f"{'their rows':34} {rows:8,}      {size / 1024 / 1024:.1f} MiB")
     await admin.close()
+
+
+async def _costs(place: Place) -> None:
+    """The same of what models cost: by binding and day, with tokens by tier and the sizes of prompts."""
+    days = DayCosts(place.pool)
+
+    async def read(first: date) -> float:
+        asked, begun = Asked(Scope(TENANT), first, ZONE), time.perf_counter()
+        await days.costs(asked, 0, 500)
+        await days.tiers(asked)
+        return (time.perf_counter() - begun) * 1000
+
+    recent = datetime.now(UTC).date() - timedelta(days=13)
+    print(f"{'costs, made for the first time':34} {await read(recent):8.1f} ms")
+    # Before the sums begin there are rows alone; here they are the same rows.
+    direct = min([await read(date(2020, 1, 1)) for _ in range(3)])
+    print(f"{'every call summed anew':34} {direct:8.1f} ms")
+    kept = Times(tuple([await read(recent) for _ in range(20)]))
+    print(f"{'costs, read':34} {kept.at(0.5):8.1f} ms   {direct / kept.at(0.5):.0f} times less")
 
 
 async def _pages(place: Place, rounds: int) -> None:

@@ -1298,12 +1298,15 @@ class ListCostsRequest(_message.Message):
     FIRST_DAY_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     first_day: _builtins.str
     """First day, `2026-11-01`; empty: 30 days ago."""
     page_size: _builtins.int
     """At most 500; 0 means 100."""
     page_token: _builtins.str
     """From the answer before."""
+    time_zone: _builtins.str
+    """Where days begin, an IANA name; empty: UTC."""
     @_builtins.property
     def scope(self) -> Global___LlmScope:
         """Tenant is required; binding and owner narrow when set."""
@@ -1315,10 +1318,11 @@ class ListCostsRequest(_message.Message):
         first_day: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_day", b"first_day", "page_size", b"page_size", "page_token", b"page_token", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_day", b"first_day", "page_size", b"page_size", "page_token", b"page_token", "scope", b"scope", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1371,7 +1375,7 @@ class DailyCost(_message.Message):
     binding: _builtins.str
     """Slug; empty for calls outside of a binding."""
     day: _builtins.str
-    """`2026-11-22`, UTC."""
+    """`2026-11-22`, a day of the time zone that was asked for."""
     calls: _builtins.int
     """Calls to providers."""
     failed: _builtins.int
@@ -1665,10 +1669,13 @@ class ListTierTokensRequest(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     FIRST_DAY_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     first_day: _builtins.str
     """First day, `2026-11-01`; empty: 30 days ago."""
     page_token: _builtins.str
     """Reserved for pages."""
+    time_zone: _builtins.str
+    """Where days begin, an IANA name; empty: UTC."""
     @_builtins.property
     def scope(self) -> Global___LlmScope:
         """Tenant is required; binding and owner narrow when set."""
@@ -1679,10 +1686,11 @@ class ListTierTokensRequest(_message.Message):
         scope: Global___LlmScope | None = ...,
         first_day: _builtins.str = ...,
         page_token: _builtins.str = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["scope", b"scope"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_day", b"first_day", "page_token", b"page_token", "scope", b"scope"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_day", b"first_day", "page_token", b"page_token", "scope", b"scope", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1733,7 +1741,7 @@ class TierTokens(_message.Message):
     TIER_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     day: _builtins.str
-    """`2026-11-22`, UTC."""
+    """`2026-11-22`, a day of the time zone that was asked for."""
     binding: _builtins.str
     """Slug."""
     tier: _builtins.str
@@ -1774,7 +1782,7 @@ class TierPromptSize(_message.Message):
     calls: _builtins.int
     """Calls that had it."""
     p95_tokens: _builtins.int
-    """Tokens, 95 of 100 smaller."""
+    """Tokens: 95 of 100 are not larger; at most 5 % too many."""
     max_tokens: _builtins.int
     """Tokens, the largest."""
     def __init__(

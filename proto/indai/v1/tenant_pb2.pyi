@@ -997,7 +997,7 @@ class TenantUsage(_message.Message):
     CURRENCY_FIELD_NUMBER: _builtins.int
     TOKENS_BY_TIER_FIELD_NUMBER: _builtins.int
     day: _builtins.str
-    """`2026-11-22`, UTC."""
+    """`2026-11-22`, a day of the tenant's time zone."""
     binding: _builtins.str
     """Slug; empty for calls outside of a binding."""
     calls: _builtins.int
@@ -1090,6 +1090,9 @@ class ListTenantUsageResponse(_message.Message):
 
     USAGE_FIELD_NUMBER: _builtins.int
     SIZES_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    time_zone: _builtins.str
+    """The tenant's, where its days begin."""
     @_builtins.property
     def usage(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantUsage]:
         """Newest day first, at most 2,000."""
@@ -1103,10 +1106,11 @@ class ListTenantUsageResponse(_message.Message):
         *,
         usage: _abc.Iterable[Global___TenantUsage] | None = ...,
         sizes: _abc.Iterable[Global___TierSize] | None = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sizes", b"sizes", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sizes", b"sizes", "time_zone", b"time_zone", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -77,17 +77,23 @@ class TenantNumbers:
     async def costs(self, visit: Visit) -> web.StreamResponse:
         """By binding and day, with the tier stack, the sizes of prompts and the times of stages."""
         found, times = await self._usage(visit), await self._times(visit)
-        days, bindings = self._days(), sorted({one.binding for one in found.usage})
+        days, bindings = self._days(ZoneInfo(found.time_zone)), sorted({one.binding for one in found.usage})
         tiers = _tiers(found.usage)
-        money = _by_day(found.usage, lambda one: {one.binding or "-": one.cost_micros / MICROS})
         tokens = _by_day(found.usage, lambda one: dict(one.tokens_by_tier))
+        totals: Counter[str] = Counter()
+        for one in found.usage:
+            totals[one.currency] += one.cost_micros
         currency = found.usage[0].currency if found.usage else ""
+        # What was paid in another currency before is in the totals and the file, not in one bar with this.
+        money = _by_day(
+            found.usage,
+            lambda one: {one.binding or "-": one.cost_micros / MICROS if one.currency == currency else 0},
+        )
         return await self._frame.page(
             visit,
             "tenant_costs.html",
             "/costs",
-            total=sum(one.cost_micros for one in found.usage) / MICROS,
-            currency=currency,
+            totals=[(micros / MICROS, name) for name, micros in totals.items()] or [(0.0, "")],
             calls=sum(one.calls for one in found.usage),
             failed=sum(one.failed for one in found.usage),
             costs=stacked(
@@ -134,7 +140,7 @@ class TenantNumbers:
         request = pb.GetStageTimesRequest(tenant=self._frame.tenant(visit), days=DAYS)
         return await self._desk.GetStageTimes(request, metadata=visit.metadata)
 
-    def _days(self, zone: tzinfo = UTC) -> list[str]:
+    def _days(self, zone: tzinfo) -> list[str]:
         today: date = datetime.fromtimestamp(self._frame.site.clock() / 1000, zone).date()
         return [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
 

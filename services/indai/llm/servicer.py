@@ -8,11 +8,13 @@ import datetime
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import grpc
 from indai.llm import wire
 from indai.llm.chain import Started
 from indai.llm.config import Config
+from indai.llm.daycosts import Asked
 from indai.llm.embedding import embed
 from indai.llm.gateway import Accepted, Done, Gateway, Told
 from indai.llm.local.provider import MakeEmbedder
@@ -95,9 +97,7 @@ class LlmService(llm_pb2_grpc.LlmServiceServicer):
         """See the contract."""
         count = _page(request.page_size, *COSTS_PAGE)
         offset = _offset(request.page_token)
-        days = await self._store.costs(
-            wire.scope_of(request.scope), self._first_day(request.first_day), offset, count + 1
-        )
+        days = await self._store.days.costs(self._asked(request), offset, count + 1)
         more = _token(offset + count) if len(days) > count else ""
         return pb.ListCostsResponse(costs=map(wire.day_out, days[:count]), next_page_token=more)
 
@@ -105,24 +105,21 @@ class LlmService(llm_pb2_grpc.LlmServiceServicer):
         self, request: pb.ListTierTokensRequest, context: Context
     ) -> pb.ListTierTokensResponse:
         """See the contract."""
-        scope = wire.scope_of(request.scope)
-        days, sizes = await self._store.tier_tokens(scope, self._first_day(request.first_day))
+        days, sizes = await self._store.days.tiers(self._asked(request))
         return pb.ListTierTokensResponse(
             tokens=[
-                pb.TierTokens(
-                    day=row["day"].isoformat(), binding=row["binding"], tier=row["tier"], tokens=row["tokens"]
-                )
-                for row in days
+                pb.TierTokens(day=one.day.isoformat(), binding=one.binding, tier=one.tier, tokens=one.tokens)
+                for one in days
             ],
             sizes=[
                 pb.TierPromptSize(
-                    binding=row["binding"],
-                    tier=row["tier"],
-                    calls=row["calls"],
-                    p95_tokens=row["p95"],
-                    max_tokens=row["largest"],
+                    binding=one.binding,
+                    tier=one.tier,
+                    calls=one.calls,
+                    p95_tokens=one.p95,
+                    max_tokens=one.largest,
                 )
-                for row in sizes
+                for one in sizes
             ],
         )
 
@@ -160,11 +157,16 @@ class LlmService(llm_pb2_grpc.LlmServiceServicer):
             problem=breaker.problem,
         )
 
-    def _first_day(self, text: str) -> datetime.date:
-        if not text:
-            return thirty_days_before(self._clock())
+    def _asked(self, request: pb.ListCostsRequest | pb.ListTierTokensRequest) -> Asked:
+        scope = wire.scope_of(request.scope)
         try:
-            return datetime.date.fromisoformat(text)
+            zone = ZoneInfo(request.time_zone or "UTC")
+        except (KeyError, ValueError, OSError):  # unknown, or no name at all
+            raise _wrong("time_zone", "must be the name of a zone such as Asia/Kolkata") from None
+        if not request.first_day:
+            return Asked(scope, thirty_days_before(self._clock(), zone), zone.key)
+        try:
+            return Asked(scope, datetime.date.fromisoformat(request.first_day), zone.key)
         except ValueError:
             raise _wrong("first_day", "must be a day such as 2026-11-01") from None
 

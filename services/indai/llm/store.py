@@ -13,9 +13,11 @@ from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import asyncpg
-from indai.llm.records import CallRow, DayCost, Notice, Scope, SpendingLimit
+from indai.llm.daycosts import DayCosts
+from indai.llm.records import CallRow, Notice, Scope, SpendingLimit
 from indai.llm.values import Finish, ModelClass, Usage
 from indai.protocol.errors import Reason, Refused
 from indai.storage.migrations import Schema
@@ -32,29 +34,6 @@ _LIST_CALLS = """
       AND ($5::uuid IS NULL OR generation = $5)
       AND ($6::timestamptz IS NULL OR (started_at, id) < ($6, $7::uuid))
     ORDER BY started_at DESC, id DESC LIMIT $8
-"""
-_LIST_COSTS = """
-    SELECT binding, (started_at AT TIME ZONE 'UTC')::date AS day, currency, count(*) AS calls,
-           count(*) FILTER (WHERE finish = '') AS failed,
-           sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
-           sum(cache_hit_tokens)::bigint AS cache_hit_tokens,
-           sum(cache_write_tokens)::bigint AS cache_write_tokens, sum(cost_micros)::bigint AS cost_micros
-    FROM llm.calls
-    WHERE tenant = $1 AND ($2 = '' OR binding = $2) AND ($3 = '' OR owner = $3) AND started_at >= $4
-    GROUP BY binding, day, currency ORDER BY day DESC, binding, currency OFFSET $5 LIMIT $6
-"""
-_TIER_TOKENS = """
-    SELECT binding, (started_at AT TIME ZONE 'UTC')::date AS day, tier, sum(tokens::bigint)::bigint AS tokens
-    FROM llm.calls, jsonb_each_text(metadata -> 'tokens_by_tier') AS part (tier, tokens)
-    WHERE tenant = $1 AND ($2 = '' OR binding = $2) AND ($3 = '' OR owner = $3) AND started_at >= $4
-    GROUP BY binding, day, tier ORDER BY day DESC, binding, tier LIMIT 5000
-"""
-_TIER_SIZES = """
-    SELECT binding, tier, count(*) AS calls, max(tokens::bigint) AS largest,
-           percentile_disc(0.95) WITHIN GROUP (ORDER BY tokens::bigint) AS p95
-    FROM llm.calls, jsonb_each_text(metadata -> 'tokens_by_tier') AS part (tier, tokens)
-    WHERE tenant = $1 AND ($2 = '' OR binding = $2) AND ($3 = '' OR owner = $3) AND started_at >= $4
-    GROUP BY binding, tier ORDER BY binding, tier LIMIT 1000
 """
 _LIST_LIMITS = """
     SELECT l.key, l.subject, l.period, l.limit_micros,
@@ -89,6 +68,7 @@ class Store:
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
+        self.days = DayCosts(pool)
 
     async def reserve(self, generation: bytes, scope: Scope, now_ms: int, micros: int, for_ms: int) -> None:
         """Hold `micros` in every limit that concerns the scope. Raises Refused(OVER_BUDGET) naming the limit
@@ -141,38 +121,6 @@ class Store:
             )
         return [_call(row) for row in rows]
 
-    async def costs(self, scope: Scope, first_day: date, offset: int, count: int) -> list[DayCost]:
-        """Sums by binding and day, newest day first."""
-        since = datetime(first_day.year, first_day.month, first_day.day, tzinfo=UTC)
-        async with self._seeing(scope) as connection:
-            rows = await connection.fetch(
-                _LIST_COSTS, scope.tenant, scope.binding, scope.owner, since, offset, count
-            )
-        return [
-            DayCost(
-                scope.tenant,
-                row["binding"],
-                row["day"].isoformat(),
-                row["calls"],
-                row["failed"],
-                _usage(row),
-                row["cost_micros"],
-                row["currency"],
-            )
-            for row in rows
-        ]
-
-    async def tier_tokens(
-        self, scope: Scope, first_day: date
-    ) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
-        """Tokens of prompts by day, binding and tier; and how large a tier's part gets, by binding."""
-        since = datetime(first_day.year, first_day.month, first_day.day, tzinfo=UTC)
-        about = (scope.tenant, scope.binding, scope.owner, since)
-        async with self._seeing(scope) as connection:
-            days = await connection.fetch(_TIER_TOKENS, *about)
-            sizes = await connection.fetch(_TIER_SIZES, *about)
-        return days, sizes
-
     async def set_limit(self, limit: SpendingLimit) -> None:
         """Set or replace a limit; a negative one removes it."""
         named = (limit.tenant, limit.key, limit.subject, limit.period)
@@ -220,9 +168,9 @@ class Store:
             yield connection
 
 
-def thirty_days_before(now_ms: int) -> date:
-    """Where a roll-up starts when nobody says."""
-    return (_at(now_ms) - timedelta(days=30)).date()
+def thirty_days_before(now_ms: int, zone: ZoneInfo) -> date:
+    """Where sums start when nobody says."""
+    return _at(now_ms).astimezone(zone).date() - timedelta(days=30)
 
 
 def _over_budget(limit: str) -> Refused:

@@ -71,7 +71,10 @@ class Asking:
 MakeGateway = Callable[..., Awaitable[Asking]]
 MakeUpstream = Callable[..., Awaitable[Upstream]]
 _DATABASE = "llm"
-_TABLES = "llm.calls, llm.limits, llm.accounts, llm.reservations, llm.notices"
+_TABLES = (
+    "llm.calls, llm.limits, llm.accounts, llm.reservations, llm.notices,"
+    " llm.day_costs, llm.day_tiers, llm.day_folds"
+)
 
 
 @pytest.fixture(scope="session")

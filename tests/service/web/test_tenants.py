@@ -196,15 +196,15 @@ async def test_numbers_are_sums_of_what_happened(city: City) -> None:
     assert {"perceive", "total"} <= {one.stage for one in times}
     assert all(0 <= one.p50_ms <= one.p95_ms for one in times)
     usage = await desk.ListTenantUsage(pb.ListTenantUsageRequest())
-    assert [one.binding for one in usage.usage] == ["shop"]
+    assert {one.binding for one in usage.usage} == {"shop"}
+    assert usage.time_zone == "Asia/Kolkata"
     assert {"human", "team", "agent"} <= set(usage.usage[0].tokens_by_tier)
     assert {one.tier: one.ceiling_tokens for one in usage.sizes}["team"] == 1_200
     await city.says("acme.example", "And at what price?")
-    assert await desk.ListTenantUsage(pb.ListTenantUsageRequest()) == usage  # made anew after a while only
-    longer = await desk.ListTenantUsage(pb.ListTenantUsageRequest(days=20))
-    assert longer.usage[0].calls > usage.usage[0].calls
+    after = await desk.ListTenantUsage(pb.ListTenantUsageRequest())
+    assert sum(one.calls for one in after.usage) > sum(one.calls for one in usage.usage)
     elsewhere = await city.desk("riverton", "operator")
-    assert await elsewhere.ListTenantUsage(pb.ListTenantUsageRequest()) != usage
+    assert not (await elsewhere.ListTenantUsage(pb.ListTenantUsageRequest())).usage
     too_far = pb.GetTenantFiguresRequest(days=91)
     assert await reason(desk.GetTenantFigures(too_far)) is Reason.INVALID_ARGUMENT
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
 
 from indai.node.tenancy.access import Post
 from indai.node.tenancy.figures import USUAL_DAYS, checked_days
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 MAX_ROWS: Final = 2_000
-FRESH_MS: Final = 20_000
 
 
 class Usage:
@@ -27,42 +27,42 @@ class Usage:
 
     def __init__(self, llm: LlmServiceAsyncStub | None, bindings: Bindings, clock: Callable[[], int]) -> None:
         self._llm, self._bindings, self._clock = llm, bindings, clock
-        self._made: dict[tuple[str, int], tuple[int, pb.ListTenantUsageResponse]] = {}
 
     async def of(self, post: Post, days: int) -> pb.ListTenantUsageResponse:
-        """The gateway's sums, put side by side; they are made anew after FRESH_MS only, since an open page
-        loads again whenever something is said."""
+        """The gateway's sums by days of the tenant's zone, put side by side."""
         back = checked_days(days, USUAL_DAYS)
+        zone = await self._bindings.zone(post.tenant)
         if self._llm is None:
-            return pb.ListTenantUsageResponse()
-        key, now = (post.tenant, back), self._clock()
-        self._made = {name: one for name, one in self._made.items() if now - one[0] < FRESH_MS}
-        if key not in self._made:
-            self._made[key] = (now, await self._sums(self._llm, post, back))
-        answer = pb.ListTenantUsageResponse()
-        answer.CopyFrom(self._made[key][1])
-        return answer
+            return pb.ListTenantUsageResponse(time_zone=zone)
+        return await self._sums(self._llm, post, back, zone)
 
-    async def _sums(self, llm: LlmServiceAsyncStub, post: Post, back: int) -> pb.ListTenantUsageResponse:
-        today = datetime.fromtimestamp(self._clock() / 1000, UTC).date()
+    async def _sums(
+        self, llm: LlmServiceAsyncStub, post: Post, back: int, zone: str
+    ) -> pb.ListTenantUsageResponse:
+        today = datetime.fromtimestamp(self._clock() / 1000, ZoneInfo(zone)).date()
         first = (today - timedelta(days=back - 1)).isoformat()
         scope = llm_pb2.LlmScope(tenant=post.tenant)
         costs: list[llm_pb2.DailyCost] = []
         token = ""
         while len(costs) < MAX_ROWS:
             page = await llm.ListCosts(
-                llm_pb2.ListCostsRequest(scope=scope, first_day=first, page_size=PAGE, page_token=token)
+                llm_pb2.ListCostsRequest(
+                    scope=scope, first_day=first, page_size=PAGE, page_token=token, time_zone=zone
+                )
             )
             costs += page.costs
             token = page.next_page_token
             if not token:
                 break
-        tiers = await llm.ListTierTokens(llm_pb2.ListTierTokensRequest(scope=scope, first_day=first))
+        tiers = await llm.ListTierTokens(
+            llm_pb2.ListTierTokensRequest(scope=scope, first_day=first, time_zone=zone)
+        )
         by_day: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         for one in tiers.tokens:
             by_day[one.day, one.binding][one.tier] = one.tokens
         ceilings = await self._ceilings(post.tenant, {one.binding for one in tiers.sizes if one.binding})
         return pb.ListTenantUsageResponse(
+            time_zone=zone,
             usage=[_usage(cost, by_day[cost.day, cost.binding]) for cost in costs[:MAX_ROWS]],
             sizes=[
                 pb.TierSize(
