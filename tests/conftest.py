@@ -23,6 +23,7 @@ from indai.storage.migrations import Schema, migrate
 from indai.storage.pool import open_pool
 
 from tests import scratch
+from tests.databases import Databases, administer, create_database, drop_database
 
 _MADE_SCRATCH = scratch.prepare()
 _TEMPLATE = "migrated"
@@ -75,17 +76,30 @@ def _clusters_stay_inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[ServerInfo]:
-    """One embedded server for the whole run; it is removed at the end."""
+def _postgres() -> Iterator[tuple[ServerInfo, Path]]:
+    """One embedded server for the whole run, and its directory; it is removed at the end."""
     home = _server_home()
     # No power cut is survived here; tests of crashes start servers of their own, with fsync on.
     # An autovacuum worker in a database would keep its owner from dropping it.
-    settings = {"fsync": "off", "max_connections": "100", "autovacuum": "off"}
+    settings = {"fsync": "off", "max_connections": "300", "autovacuum": "off"}
     server = EmbeddedPostgres(home / "postgres", settings)
     info = asyncio.run(server.start())
-    yield info
+    yield info, home / "postgres"
     asyncio.run(server.destroy())
     shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(_postgres: tuple[ServerInfo, Path]) -> ServerInfo:
+    """The server that the tests of this run share."""
+    return _postgres[0]
+
+
+@pytest.fixture(scope="session")
+def databases(_postgres: tuple[ServerInfo, Path], migrated_template: str) -> Databases:
+    """Databases for nodes that tests run in this process: a server of its own costs each of them a second."""
+    server, home = _postgres
+    return Databases(server, home, migrated_template)
 
 
 @pytest.fixture
@@ -110,29 +124,8 @@ def migrated_template(postgres_server: ServerInfo) -> str:
 
 
 async def _make_template(server: ServerInfo) -> None:
-    await _administer(server, f"CREATE DATABASE {_TEMPLATE}")
+    await administer(server, f"CREATE DATABASE {_TEMPLATE}")
     await migrate(server.url(server.admin_user, server.admin_password, _TEMPLATE), every_schema())
-
-
-async def _administer(server: ServerInfo, statement: str) -> None:
-    connection = await asyncpg.connect(server.admin_dsn)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
-async def drop_database(server: ServerInfo, name: str) -> None:
-    """The backends of a closed pool end in their own time, and the administrator may not end them."""
-    for attempt in range(100):
-        try:
-            await _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
-        except asyncpg.InsufficientPrivilegeError:
-            if attempt == 99:
-                raise
-            await asyncio.sleep(0.02)
-        else:
-            return
 
 
 @pytest.fixture(scope="module")
@@ -140,21 +133,8 @@ def shared_database(postgres_server: ServerInfo, migrated_template: str) -> Iter
     """URL and administrator's URL of one migrated database for a file of many small tests, which empty the
     tables they use: making a database costs more than they do."""
     name = f"test_{next(_numbers)}"
-    asyncio.run(_administer(postgres_server, f"CREATE DATABASE {name} TEMPLATE {migrated_template}"))
-    yield (
-        postgres_server.url(postgres_server.user, postgres_server.password, name),
-        postgres_server.url(postgres_server.admin_user, postgres_server.admin_password, name),
-    )
+    yield asyncio.run(create_database(postgres_server, migrated_template, name))
     asyncio.run(drop_database(postgres_server, name))
-
-
-async def create_database(server: ServerInfo, template: str, name: str) -> tuple[str, str]:
-    """A migrated database for more than one test: the application's URL and the administrator's."""
-    await _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
-    return (
-        server.url(server.user, server.password, name),
-        server.url(server.admin_user, server.admin_password, name),
-    )
 
 
 @pytest.fixture
@@ -166,9 +146,7 @@ async def make_database(
 
     async def make() -> Database:
         name = f"test_{next(_numbers)}"
-        await _administer(postgres_server, f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
-        dsn = postgres_server.url(postgres_server.user, postgres_server.password, name)
-        admin_dsn = postgres_server.url(postgres_server.admin_user, postgres_server.admin_password, name)
+        dsn, admin_dsn = await create_database(postgres_server, migrated_template, name)
         database = Database(dsn, admin_dsn, await open_pool(dsn, max_size=5))
         made.append((name, database))
         return database

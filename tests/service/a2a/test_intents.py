@@ -26,6 +26,7 @@ from indai.v1 import a2a_pb2, envelope_pb2, intents_pb2, negotiation_pb2, owner_
 from indai.v1.a2a_pb2_grpc import A2AKeyServiceStub
 from indai.v1.sharing_pb2_grpc import SharingServiceStub
 
+from tests.databases import Databases
 from tests.service.node.world import Node, Owner, Stranger, World, now_ms, world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -121,9 +122,9 @@ def state(task: Any) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def place(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[Place]:
     async with (
-        world(tmp_path_factory.mktemp("a2a")) as here,
+        world(tmp_path_factory.mktemp("a2a"), databases) as here,
         here.node("node-a", "127.0.0.1:0", "edge") as node,
     ):
         yield Place(here, node, await node.agent("ind.ai/alice", RULES), await here.stranger("ind.ai/eve"))

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.databases import Databases
 from tests.service.exchange.neighbours import ALICES, BOBS, OFFICES, Neighbours, friend
 from tests.service.node.world import world
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def near(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Neighbours]:
+async def near(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[Neighbours]:
     base = tmp_path_factory.mktemp("exchange")
     async with (
-        world(base) as registry,
+        world(base, databases) as registry,
         registry.node("node-a") as a,
         registry.node("node-b", "127.0.0.1:0", "memory") as b,
     ):

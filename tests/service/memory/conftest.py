@@ -10,7 +10,7 @@ import pytest
 from indai.storage.embedded import ServerInfo
 from indai.storage.pool import open_pool
 
-from tests.conftest import create_database, drop_database
+from tests.databases import create_database, drop_database
 from tests.service.memory.rooms import Room
 
 _TABLES = """

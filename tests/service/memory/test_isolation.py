@@ -19,7 +19,7 @@ from indai.storage.embedded import ServerInfo
 from indai.storage.pool import open_pool, transaction
 from indai.v1 import memory_pb2 as pb
 
-from tests.conftest import create_database, drop_database
+from tests.databases import create_database, drop_database
 from tests.service.memory.rooms import (
     ALICE,
     BOB,

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from indai.node import clock
 
+from tests.databases import Databases
 from tests.service.node.scene import ASK_ALWAYS, Scene
 from tests.service.node.world import Node, Owner, World, world
 
@@ -61,9 +62,9 @@ class Pair:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
+async def pair(tmp_path_factory: pytest.TempPathFactory, databases: Databases | None) -> AsyncIterator[Pair]:
     base: Path = tmp_path_factory.mktemp("world")
-    async with world(base) as registry, registry.node("node-a") as a, registry.node("node-b") as b:
+    async with world(base, databases) as registry, registry.node("node-a") as a, registry.node("node-b") as b:
         yield Pair(registry, a, b, await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS))
 
 

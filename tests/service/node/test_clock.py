@@ -11,6 +11,7 @@ from indai.node.clock import DatabaseClock
 from indai.protocol.errors import ProtocolError
 from indai.v1 import owner_pb2
 
+from tests.databases import Databases
 from tests.service.node.conftest import ALICES, BOBS
 from tests.service.node.world import now_ms, world
 
@@ -33,9 +34,11 @@ def skew(monkeypatch: pytest.MonkeyPatch, ms: int) -> Callable[[bool], None]:
     return switch
 
 
-async def test_a_clock_ten_minutes_ahead_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_ten_minutes_ahead_is_named(
+    tmp_path: Path, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     skewed = skew(monkeypatch, 590_000)
-    async with world(tmp_path) as registry:
+    async with world(tmp_path, databases) as registry:
         skewed(True)
         async with registry.node("node-a") as a:
             skewed(False)
@@ -51,10 +54,12 @@ async def test_a_clock_ten_minutes_ahead_is_named(tmp_path: Path, monkeypatch: p
                     told = " ".join([got.thread.words, *(entry.words for entry in entries)])
 
 
-async def test_a_clock_ten_minutes_behind_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_ten_minutes_behind_is_named(
+    tmp_path: Path, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A node that can't believe the registry's head takes no agent in, and says why."""
     skewed = skew(monkeypatch, -590_000)
-    async with world(tmp_path) as registry:
+    async with world(tmp_path, databases) as registry:
         skewed(True)
         async with registry.node("node-b") as b:
             with pytest.raises(ProtocolError, match="clock"):

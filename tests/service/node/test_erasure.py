@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
 from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
-from indai.storage.postmaster import read_pid_file
 from indai.v1 import owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
 
 from tests.service.node.conftest import Pair
+from tests.service.node.database import connect
 from tests.service.node.lives import is_cancelled, until
 from tests.service.node.world import Node, Owner, now_ms
 
@@ -25,15 +23,7 @@ SECRET = "Secret of the two"
 
 async def everything(node: Node) -> str:
     """Every row of every table of the node and its ledger, as the superuser reads it."""
-    home = node.data / "postgres"
-    pointer = home / "postgres.location"
-    base = Path(pointer.read_text().strip()) if pointer.exists() else home
-    running = read_pid_file(base / "cluster")
-    assert running is not None
-    passwords = json.loads((home / "postgres.credentials").read_text())
-    connection = await asyncpg.connect(
-        host=str(running.socket_dir), user="postgres", password=passwords["postgres"], database="indai"
-    )
+    connection = await connect(node)
     try:
         tables = await connection.fetch(
             "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables"

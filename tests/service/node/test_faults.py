@@ -28,6 +28,11 @@ HOUR, DAY = 3_600_000, 86_400_000
 COMMITTED = owner_pb2.THREAD_STATE_COMMITTED
 
 
+@pytest.fixture(scope="module")
+def databases() -> None:
+    """None that others share: a node's own Postgres is killed here."""
+
+
 async def meet(pair: Pair, title: str) -> owner_pb2.Thread:
     return await pair.alice.meet(
         "ind.ai/bob", title=title, from_ms=now_ms() + HOUR, until_ms=now_ms() + 9 * DAY

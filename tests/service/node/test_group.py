@@ -18,6 +18,7 @@ from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import group_pb2, negotiation_pb2, owner_pb2
 from indai.v1.group_pb2_grpc import GroupServiceStub
 
+from tests.databases import Databases
 from tests.service.node.lives import is_cancelled, until
 from tests.service.node.test_meeting import messages
 from tests.service.node.world import Node, Owner, World, now_ms, world
@@ -79,10 +80,10 @@ class Five:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def five(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Five]:
+async def five(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[Five]:
     base: Path = tmp_path_factory.mktemp("five")
     async with (
-        world(base) as registry,
+        world(base, databases) as registry,
         registry.node("node-a") as a,
         registry.node("node-b") as b,
         registry.node("node-c") as c,

@@ -12,16 +12,20 @@ from indai.node import memory_feed
 from indai.v1 import memory_pb2 as pb
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 
+from tests.databases import Databases
 from tests.service.node.conftest import ALICES, BOBS
 from tests.service.node.test_meeting import DAY, HOUR
 from tests.service.node.world import now_ms, world
 
 
 async def test_a_commitment_is_remembered_by_either_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_feed, "POLL_S", 0.1)
-    async with world(tmp_path) as registry, registry.node("node-a", "127.0.0.1:0", "memory") as node:
+    async with (
+        world(tmp_path, databases) as registry,
+        registry.node("node-a", "127.0.0.1:0", "memory") as node,
+    ):
         alice, bob = await node.agent("ind.ai/alice", ALICES), await node.agent("ind.ai/bob", BOBS)
         await alice.meet(
             "ind.ai/bob",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from indai.v1 import negotiation_pb2, owner_pb2
 
+from tests.databases import Databases
 from tests.service.node.conftest import ALICES, BOBS, Jump
 from tests.service.node.lives import events, until
 from tests.service.node.test_meeting import DAY, HOUR
@@ -17,8 +18,10 @@ MINUTE = 60_000
 
 
 @pytest.mark.rule("LIF-21")
-async def test_an_objection_is_recorded_though_the_other_node_is_gone(tmp_path: Path, jump: Jump) -> None:
-    async with world(tmp_path) as registry, registry.node("node-a") as a:
+async def test_an_objection_is_recorded_though_the_other_node_is_gone(
+    tmp_path: Path, databases: Databases, jump: Jump
+) -> None:
+    async with world(tmp_path, databases) as registry, registry.node("node-a") as a:
         alice = await a.agent("ind.ai/alice", ALICES)
         async with registry.node("node-b") as b:
             bob = await b.agent("ind.ai/bob", BOBS)

@@ -19,6 +19,7 @@ from indai.tools.values import Caller, Status, unheard
 from indai.v1 import tools_pb2
 from indai.v1.tools_pb2_grpc import RecordServiceStub
 
+from tests.databases import Databases
 from tests.service.node.conftest import ALICES, BOBS
 from tests.service.node.world import Owner, now_ms, world
 from tests.unit.cli.runs import run
@@ -47,7 +48,7 @@ class Place:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def place(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[Place]:
     opened: list[Tools] = []
 
     def watching(plan: ToolsPlan) -> Tools:
@@ -57,7 +58,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("indai.node.node_role.open_tools", watching)
         base = tmp_path_factory.mktemp("tools")
-        async with world(base) as registry, registry.node("node-a") as node:
+        async with world(base, databases) as registry, registry.node("node-a") as node:
             alice = await node.agent("ind.ai/alice", ALICES)
             await node.agent("ind.ai/bob", BOBS)
             home = Home(node.data)

@@ -29,7 +29,10 @@ from indai.v1 import owner_pb2, registry_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 
+from tests.databases import Databases
+
 if TYPE_CHECKING:
+    from indai.node.node_role import Enrol
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
@@ -45,6 +48,7 @@ class World:
     base: Path
     registry: str
     network: Path
+    databases: Databases | None = None
     rotation: dict[str, SigningKey] = field(default_factory=dict)
     insider: dict[str, SigningKey] = field(default_factory=dict)
 
@@ -95,7 +99,7 @@ class World:
             neighbours={"registry": self.registry},
             network=self.network,
         )
-        async with running(settings, self.enrol) as info:
+        async with _started(settings, self.enrol, self.databases) as info:
             yield Node(self, settings.data, info)
 
     async def stranger(self, handle: str) -> Stranger:
@@ -220,10 +224,30 @@ def _stamp(ms: int) -> Timestamp:
 
 
 @contextlib.asynccontextmanager
-async def world(base: Path) -> AsyncIterator[World]:
+async def world(base: Path, databases: Databases | None = None) -> AsyncIterator[World]:
+    """A registry, whose nodes are in `databases`; without, each starts a Postgres of its own, as `indai up`
+    does."""
+
     async def nobody(handle: str, record: registry_pb2.NodeRecord) -> None:
         raise AssertionError("a registry has no record")
 
     settings = Settings(data=base / "registry", roles=frozenset({"registry"}))
-    async with running(settings, nobody) as info:
-        yield World(base, info.addresses["registry"], base / "registry" / "network.policy")
+    try:
+        async with _started(settings, nobody, databases) as info:
+            network = base / "registry" / "network.policy"
+            yield World(base, info.addresses["registry"], network, databases)
+    finally:
+        if databases is not None:
+            await databases.drop(base)
+
+
+@contextlib.asynccontextmanager
+async def _started(settings: Settings, enrol: Enrol, databases: Databases | None) -> AsyncIterator[RunInfo]:
+    async with contextlib.AsyncExitStack() as stack:
+        if databases is None:
+            yield await stack.enter_async_context(running(settings, enrol))
+            return
+        await databases.settle(settings.data)
+        with databases.given(settings.data):
+            info = await stack.enter_async_context(running(settings, enrol))
+        yield info

@@ -21,6 +21,7 @@ from indai.node.tools_role import Tools, ToolsPlan, open_tools
 from indai.v1 import desk_pb2
 from indai.v1.desk_pb2_grpc import DeskServiceStub
 
+from tests.databases import Databases
 from tests.service.node.world import Node, Owner, World, world
 
 ALICES = """\
@@ -151,7 +152,7 @@ class Desks:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def desks(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desks]:
+async def desks(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[Desks]:
     base: Path = tmp_path_factory.mktemp("desks")
     opened: list[tuple[Tools, asyncpg.Pool]] = []
 
@@ -162,7 +163,7 @@ async def desks(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desks
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("indai.node.node_role.open_tools", watching)
         async with (
-            world(base) as registry,
+            world(base, databases) as registry,
             registry.node("node-a", "127.0.0.1:0", "edge") as a,
             registry.node("node-b", "127.0.0.1:0", "edge", "memory", "llm") as b,
         ):

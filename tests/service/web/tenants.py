@@ -22,6 +22,7 @@ from indai.v1.desk_pb2_grpc import DeskServiceStub
 from indai.v1.tenant_pb2_grpc import LendingServiceStub, TenantDeskServiceStub
 from indai.v1.tiers_pb2_grpc import TierServiceStub
 
+from tests.databases import Databases
 from tests.service.node.world import Node, Owner, World, world
 from tests.service.web.conftest import Browser
 
@@ -166,7 +167,7 @@ class City:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def city(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[City]:
+async def city(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[City]:
     base: Path = tmp_path_factory.mktemp("city")
     served: list[WebRole] = []
 
@@ -179,7 +180,7 @@ async def city(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[City]:
     patch = pytest.MonkeyPatch()
     patch.setattr("indai.node.front_role.web_role", kept)
     async with (
-        world(base) as registry,
+        world(base, databases) as registry,
         registry.node("node-a") as a,
         registry.node("node-b", "127.0.0.1:0", "edge", "memory", "llm") as b,
     ):

@@ -18,6 +18,7 @@ from indai.v1 import desk_pb2
 from indai.web.oidc import read_issuer
 from joserfc.jwk import ECKey
 
+from tests.databases import Databases
 from tests.service.node.world import Node, world
 from tests.service.web.conftest import Browser, Page, desk_of
 from tests.service.web.issuer import CLIENT, SECRET, Provider, provider
@@ -39,9 +40,9 @@ class Place:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def place(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[Place]:
     base: Path = tmp_path_factory.mktemp("oidc")
-    async with provider() as issuer, world(base) as registry:
+    async with provider() as issuer, world(base, databases) as registry:
         data = base / "node-a"
         data.mkdir(mode=0o700)
         lines = f"issuer: {issuer.url}\nclient_id: {CLIENT}\nclient_secret: vault:env/OIDC_TEST_SECRET\n"
