@@ -5,8 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 DEMO   ?=
 SEED   ?= $(shell date +%s)
-# The long ones first, so that no worker is left alone with them at the end.
-TESTS  ?= tests/system tests
+TESTS  ?= tests
 # A worker starts a Postgres of its own: two fill two cores, and more than four would only fill memory.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 

@@ -27,6 +27,7 @@ from tests.databases import Databases, administer, create_database, drop_databas
 
 _MADE_SCRATCH = scratch.prepare()
 _TEMPLATE = "migrated"
+_FIRST = (("system",), ("web",), ("service", "node"), ("service",))
 _numbers = count(1)
 
 
@@ -48,6 +49,18 @@ def every_schema() -> list[Schema]:
             found.append(Schema(module.name.removeprefix("indai."), module.name))
     # The log comes first: what builds on it calls its functions.
     return sorted(found, key=lambda schema: (schema.name != "tlog", schema.name))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that start processes, browsers and nodes come first: those of functions fill what is left of the
+    workers' time at the end, where a long one would run beside an idle worker."""
+    items.sort(key=lambda item: _place(item.path))
+
+
+def _place(path: Path) -> int:
+    below = path.relative_to(Path(__file__).parent).parts
+    return next((at for at, first in enumerate(_FIRST) if below[: len(first)] == first), len(_FIRST))
 
 
 def pytest_unconfigure() -> None:

@@ -56,6 +56,23 @@ async def test_migrations_run_once_and_in_order(database: Database, package: Cal
     assert await database.pool.fetchval("SELECT array_agg(n ORDER BY n) FROM shop.thing") == [1, 2]
 
 
+async def test_with_nothing_new_no_tool_is_started(
+    database: Database, package: Callable[..., Schema], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schemas = [package("old", m0001_t="CREATE TABLE t (n int);"), package("new")]
+    await migrate(database.admin_dsn, schemas[:1])
+
+    def started() -> str:
+        raise AssertionError("the tool was asked for")
+
+    monkeypatch.setattr("indai.storage.migrations._dbmate", started)
+    await migrate(database.admin_dsn, schemas[:1])
+    package("old", m0000_forgotten="CREATE TABLE u (n int);")  # a branch's file may come with an older number
+    for news in schemas:
+        with pytest.raises(AssertionError, match="the tool"):
+            await migrate(database.admin_dsn, [news])
+
+
 async def test_each_schema_keeps_its_own_record(database: Database, package: Callable[..., Schema]) -> None:
     schemas = [package(name, m0001_t="CREATE TABLE t (n int);") for name in ("first", "second")]
     await migrate(database.admin_dsn, schemas)

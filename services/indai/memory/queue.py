@@ -101,6 +101,11 @@ async def enqueue(connection: asyncpg.Connection, jobs: Sequence[Job]) -> None:
     )
 
 
+async def wake(connection: asyncpg.Connection) -> None:
+    """The workers look again when the caller's transaction commits."""
+    await _QUEUE.wake(connection)
+
+
 def make_worker(pool: asyncpg.Pool, handlers: Mapping[Task, Handler], retry_s: float = 5.0) -> Worker:
     """Does the jobs while it runs."""
 

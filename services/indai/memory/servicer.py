@@ -27,7 +27,7 @@ from indai.memory import turns as turnstore
 from indai.memory.access import Door, Scope
 from indai.memory.extraction import DeterministicExtractor
 from indai.memory.interfaces import Embedder, Extractor, Fact, Kind, Wanted
-from indai.memory.queue import Job, Task, enqueue
+from indai.memory.queue import Job, Task, enqueue, wake
 from indai.memory.remembering import Rememberer
 from indai.memory.session import reading, whole_tenant, writing
 from indai.memory.times import Clock
@@ -368,6 +368,7 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         look.may(*_OWN)
         async with whole_tenant(self._pool, look.tenant) as connection:
             requeued = await listing.retry(connection, list(request.ids))
+            await wake(connection)
         return pb.RetryJobsResponse(requeued=requeued)
 
     @property

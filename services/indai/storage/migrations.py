@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -43,6 +44,8 @@ from indai.storage.pool import translate_errors
 # Any number, the same in every process of this program.
 _LOCK_KEY = 0x696E6461_69
 _LOCK_WAIT_S = 120
+# What dbmate takes for the version in a file's name.
+_VERSION = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ async def migrate(admin_url: str, schemas: Sequence[Schema]) -> None:
             await connection.execute("SELECT pg_advisory_lock($1)", _LOCK_KEY)
             await _prepare(connection, schemas)
             for schema in schemas:
-                await asyncio.to_thread(_apply, admin_url, schema)
+                if await _has_news(connection, schema):
+                    await asyncio.to_thread(_apply, admin_url, schema)
         finally:
             await connection.close()
 
@@ -80,6 +84,18 @@ async def _prepare(connection: asyncpg.Connection, schemas: Sequence[Schema]) ->
     for schema in schemas:
         await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema.name}"')
         await connection.execute(f'GRANT USAGE ON SCHEMA "{schema.name}" TO {APP}')
+
+
+async def _has_news(connection: asyncpg.Connection, schema: Schema) -> bool:
+    """Whether a file of the schema is not recorded as applied. Most starts find nothing new, and to ask costs
+    less than a process of the tool for each schema."""
+    record = f'"{schema.name}".schema_migrations'
+    if await connection.fetchval("SELECT to_regclass($1)", record) is None:
+        return True
+    applied = {row["version"] for row in await connection.fetch(f"SELECT version FROM {record}")}  # noqa: S608
+    names = [file.name for file in (files(schema.package) / "migrations").iterdir()]
+    versions = [_VERSION.match(name) for name in names if name.endswith(".sql")]
+    return any(found is not None and found[0] not in applied for found in versions)
 
 
 def _apply(admin_url: str, schema: Schema) -> None:

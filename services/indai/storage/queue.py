@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import asyncpg
@@ -23,15 +23,36 @@ from pgqueuer.adapters.persistence.qb import (
     QuerySchedulerBuilder,
 )
 from pgqueuer.domain.settings import DBSettings
-from pgqueuer.models import Channel
+from pgqueuer.models import Channel, Job, TableChangedEvent, TracebackRecord
 from pgqueuer.ports.driver import NotifyCallback
 from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
 RESTART_S: Final = 1.0
+LOOK_S: Final = 10.0  # a worker that nobody woke looks for work that another one left behind
 STOP_S: Final = 5.0
 
 log = structlog.get_logger(__name__)
+
+
+class _Queries(Queries):
+    """PgQueuer's, and a job that is put back is known at once: a worker that saw none but running ones sleeps
+    until it is told."""
+
+    async def retry_job(self, job: Job, delay: timedelta, traceback_record: TracebackRecord | None) -> None:
+        await super().retry_job(job, delay, traceback_record)
+        await self.driver.notify(self.qbq.settings.channel, _changed(self.qbq.settings))
+
+
+def _changed(settings: DBSettings) -> str:
+    """What the trigger of the queue's table says."""
+    return TableChangedEvent(
+        channel=settings.channel,
+        sent_at=datetime.now(UTC),
+        type="table_changed_event",
+        operation="update",
+        table=settings.queue_table,
+    ).model_dump_json()
 
 
 class Queue:
@@ -49,8 +70,13 @@ class Queue:
         """What takes jobs, once it knows who does them."""
         return QueueManager(self._queries(Listening(pool)), channel=self._settings.channel)
 
+    async def wake(self, connection: asyncpg.Connection) -> None:
+        """Tell the workers, when the caller's transaction commits, that jobs wait which were there before:
+        the table's own trigger tells of new rows only, and a worker without work looks again in a while."""
+        await self.within(connection).driver.notify(self._settings.channel, _changed(self._settings))
+
     def _queries(self, driver: Any) -> Queries:
-        return Queries(
+        return _Queries(
             driver,
             qbe=QueryBuilderEnvironment(self._settings),
             qbq=QueryQueueBuilder(self._settings),
@@ -112,7 +138,9 @@ class Worker:
             manager = self._manager = self._queue.manager(self._pool)
             self._handle(manager)
             try:
-                await manager.run(dequeue_timeout=timedelta(seconds=10), shutdown_on_listener_failure=True)
+                await manager.run(
+                    dequeue_timeout=timedelta(seconds=LOOK_S), shutdown_on_listener_failure=True
+                )
             except Exception as error:  # noqa: BLE001 - whatever it is, work goes on afterwards
                 log.warning(
                     "jobs stopped; they start again", of=self._queue.schema, error=type(error).__name__

@@ -23,7 +23,9 @@ from tests.service.memory.rooms import BOB, CONTEXT, DAY, Letters, Room, private
 
 
 @pytest.fixture
-async def working() -> AsyncIterator[Callable[[Room], Worker]]:
+async def working(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[Room], Worker]]:
+    """Starts workers who are told of all there is to do: none looks by itself."""
+    monkeypatch.setattr("indai.storage.queue.LOOK_S", 3600.0)
     workers = []
 
     def start(room: Room) -> Worker:
@@ -69,6 +71,8 @@ async def test_work_that_can_be_done_later_is_tried_again_and_nothing_is_doubled
         nonlocal failures
         if said.text.endswith("7") and failures:
             failures -= 1
+            # The end of another job would wake the worker too.
+            await until(room, lambda found: all(job.task != "embed" for job in found))
             raise Unavailable(Reason.UNREACHABLE, "The model is out of reach.")
         return await real(said, context)
 
