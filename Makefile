@@ -16,7 +16,7 @@ GENERATE = $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . \
   --plugin=protoc-gen-mypy_grpc=$(CURDIR)/$(BIN)/protoc-gen-mypy_grpc
 OUTPUTS = --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1)
 
-.PHONY: help demo test lint format bench bench-ledger bench-registry bench-kinds bench-crowd bench-handles bench-memory bench-llm bench-turn bench-a2a bench-channels bench-web bench-desk bench-tenant-desk simulate proto proto-check proto-baseline wheel-check clean
+.PHONY: help demo test lint format bench bench-ledger bench-audit bench-registry bench-kinds bench-crowd bench-handles bench-memory bench-llm bench-turn bench-a2a bench-channels bench-web bench-desk bench-tenant-desk simulate proto proto-check proto-baseline wheel-check clean
 .DELETE_ON_ERROR:
 
 help:            ## show the targets
@@ -87,6 +87,9 @@ bench-registry: $(READY)  ## the same for the registry alone, with 200,000 handl
 
 bench-ledger: $(READY)  ## the ledger and its auditor alone (longer: make bench-ledger LEDGER="--sustained 600")
 	@$(BIN)/python -m bench.commitments $(LEDGER)
+
+bench-audit: $(READY)  ## the offline audit of very large exports (make bench-audit AUDIT="--leaves 1000000")
+	@$(BIN)/python -m bench.audits $(AUDIT)
 
 bench-memory: $(READY)  ## the memory service: writing and recall at 100,000 chunks in 1,000 scopes
 	@$(BIN)/python -m bench.memory_load

@@ -63,7 +63,7 @@ async def _enrol(settings: Settings, handle: str, record: registry_pb2.NodeRecor
     if settings.network is None:
         raise RuntimeError("a node needs the network's policy file")
     policy = NetworkPolicy.load(settings.network)
-    wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
+    wanted = NodeRecord.from_proto(record)
     channel = plain_channel(settings.neighbours["registry"])
     operation = claim(handle, policy.origin, [SigningKey.generate()], now_ms=_now_ms(), node_record=wanted)
     request = registry_pb2.SubmitOperationRequest(operation=operation.raw)

@@ -49,6 +49,7 @@ from bench.database import database
 from bench.ledger import LOG, OWNERS, SETUP, VAULT, Bare, some_entries
 from bench.loads import Load, run
 from tests.unit.audit.worlds import HOUR, NOW, Deal, World
+from tests.unit.ledger_keys import held
 
 KEYS = LogKeys(LOG, SigningKey.from_seed(b"\x01" * 32), f"{LOG}/time", SigningKey.from_seed(b"\x02" * 32))
 TABLES = ("tlog.leaf", "tlog.entry", "tlog.tile", "tlog.checkpoint", "ledger.contents", "ledger.content_keys")
@@ -191,7 +192,7 @@ async def _size(connection: asyncpg.Connection) -> dict[str, Any]:
 
 async def _proofs(pool: asyncpg.Pool, signer: LogSigner, count: int) -> dict[str, Any]:
     identity = LedgerIdentity("ind.ai/bench", LOG, KEYS.verifier.vkey, "net")
-    service = LedgerService(pool, signer, identity, VAULT, _now_ms)
+    service = LedgerService(pool, signer, identity, VAULT, _now_ms, held(KEYS))
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT set_config('indai.owners', 'ind.ai/owner-0', true)")
         rows = await connection.fetch(

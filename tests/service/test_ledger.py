@@ -33,6 +33,7 @@ from indai.tlog.signer import LogKeys, LogSigner
 from indai.v1 import ledger_pb2 as pb
 
 from tests.unit.audit.worlds import ALICE, BOB, NOW, Deal, Node, World, key, write
+from tests.unit.ledger_keys import held
 
 LOG = "ind.ai/node-a/ledger/2026"
 VAULT = Vault(b"\x07" * 32)
@@ -59,7 +60,7 @@ async def service_of(pool: asyncpg.Pool, folder: Path, node: Node | None = None)
     identity = LedgerIdentity(
         node.handle if node else "ind.ai/node-a", log, Signer(log, log_key).verifier.vkey, network
     )
-    return LedgerService(pool, signer, identity, VAULT, lambda: NOW)
+    return LedgerService(pool, signer, identity, VAULT, lambda: NOW, held(keys))
 
 
 async def exported(

@@ -89,9 +89,9 @@ async def test_a_clock_that_stepped_back_is_told_by_the_audit(
         async with transaction(database.pool, OWNERS) as connection:
             await record(connection, LOG, writer.epoch, [one], VAULT)
     signer = await LogSigner.open(database.pool, KEYS, tmp_path, lambda: NOW)
-    await signer.publish()
+    note = await signer.publish()
     identity = LedgerIdentity("ind.ai/hammer", LOG, KEYS.verifier.vkey, "net")
-    lines = [line async for line in export_lines(database.pool, identity, 3, [], "", NOW, VAULT)]
+    lines = [line async for line in export_lines(database.pool, identity, note, [], "", NOW, VAULT)]
     assert len(list(read_lines("export", lines))) == len(lines)
     path = tmp_path / "export.jsonl"
     path.write_bytes(b"".join(lines))

@@ -70,7 +70,7 @@ def _main(settings_file: Path, output: Path, kill_at: str) -> None:
         now = time.time_ns() // 1_000_000
         policy, key_file = NetworkPolicy.load(Path(plan["network"])), data / "rotation.key"
         stub = RegistryServiceStub(plain_channel(plan["neighbours"]["registry"]))
-        wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
+        wanted = NodeRecord.from_proto(record)
         try:
             known = await Resolver(stub, policy, lambda: now).resolve(handle)
         except NotFound:

@@ -124,7 +124,7 @@ def rotate_to(
 
 async def enrol_node(home: Home, registry: str, handle: str, record: registry_pb2.NodeRecord) -> None:
     """Claim a node's handle, or bring its record up to date when its address or a key has changed."""
-    wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
+    wanted = NodeRecord.from_proto(record)
     async with registry_session(home, registry) as where:
         before = await find(where, handle)
         if before is None:

@@ -24,6 +24,7 @@ SECTIONS = {
         "checkpoint": _HERE + "checkpoint",
         "tiles": _HERE + "tiles",
         "fsck": _HERE + "fsck",
+        "rotate-key": "indai.cli.ledger_key:rotate_key",
     }
 }
 _node = click.option("--node", is_flag=True, help="The whole node's ledger, as its operator.")
@@ -31,7 +32,7 @@ _node = click.option("--node", is_flag=True, help="The whole node's ledger, as i
 
 @click.command("ledger", cls=Group, sections=SECTIONS)
 def ledger() -> None:
-    """Export the commitment ledger, show its signed head, and check it."""
+    """Export the commitment ledger, check it, change its key."""
 
 
 @command("export", "indai ledger export --as ind.ai/alice -o alice.jsonl", "indai ledger export --node")

@@ -82,7 +82,7 @@ SECTIONS = {
     },
     "Prove": {
         "receipt": ".receipt:receipt Prove to anybody that a ledger holds what was agreed.",
-        "ledger": ".ledger:ledger Export the commitment ledger, show its signed head, and check it.",
+        "ledger": ".ledger:ledger Export the commitment ledger, check it, change its key.",
         "registry": ".registry:registry Search the registry, mirror its public log, replace its key.",
         "audit": ".audit:audit_command Verify exported ledgers offline.",
     },

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +29,12 @@ from indai.client.exports import (
 )
 from indai.client.statefile import replace_file
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint, read_checkpoint
-from indai.protocol.errors import InvalidInput, ProtocolError, Reason, Unavailable
+from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Unavailable
+from indai.protocol.logkeys import read_announcement
 from indai.protocol.merkle import HASH_SIZE, CompactRange, leaf_hash
+from indai.protocol.note import Verifier, parse_note, parse_vkey
 from indai.protocol.quoting import quoted
+from indai.protocol.registryleaf import LOG_KEY_KIND, parse_registry_leaf
 from indai.protocol.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, encode_entries, tiles_of
 
 CHECKPOINT = "checkpoint"
@@ -49,9 +53,9 @@ def write_bundles(export: Path, folder: Path) -> Bundled:
     """Cut the log of an export into tiles and bundles under `folder`.
 
     Raises InvalidInput for a file that is no export, an older one, or of another log than the folder's;
-    ProtocolError for entries that are not those of the head, for a head of another key than the first line's
-    (as after a registry's log has changed keys), and (SPLIT_VIEW) for one that does not extend the folder's;
-    Unavailable(STORAGE_FULL) when the disk does not take it.
+    ProtocolError for entries that are not those of the heads, for a newest head whose key is neither the
+    first line's nor one that the log itself has announced since, and (SPLIT_VIEW) for one that does not
+    extend the folder's; Unavailable(STORAGE_FULL) when the disk does not take it.
     """
     former = _former(folder)
     log = _read(export, former)
@@ -65,6 +69,24 @@ def write_bundles(export: Path, folder: Path) -> Bundled:
             _remove_parts(folder / tile.path)
     _put(folder / CHECKPOINT, log.note)
     return Bundled(log.checkpoint, written, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """A registry's log has named its next key in leaf `index`, signed by both."""
+
+    index: int
+    old: Verifier
+    new: Verifier
+
+    @classmethod
+    def in_entry(cls, index: int, entry: bytes) -> list[_Announced]:
+        """What an entry announces; nothing for an operation."""
+        with suppress(IndaiError):
+            leaf = parse_registry_leaf(entry)
+            if leaf.kind == LOG_KEY_KIND:
+                return [cls(index, *read_announcement(leaf.body))]
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +113,8 @@ def _former(folder: Path) -> Checkpoint | None:
 def _read(export: Path, former: Checkpoint | None) -> _Log:
     """The whole tree of an export, once it is shown to be that of its newest head."""
     tree, levels = CompactRange(), defaultdict[int, bytearray](bytearray)
-    note, vkey = b"", ""
+    notes, vkey = list[bytes](), ""
+    roots, announced = dict[int, bytes](), list[_Announced]()
     extends = former is None or former.size == 0
     for _, record in read_export(export):
         if isinstance(record, Header):
@@ -102,14 +125,19 @@ def _read(export: Path, former: Checkpoint | None) -> _Log:
                 )
                 raise InvalidInput(Reason.INVALID_ARGUMENT, message, hint="name another folder")
         elif isinstance(record, CheckpointLine):
-            note = record.note.encode()
+            notes.append(record.note.encode())
+            roots[read_checkpoint(notes[-1]).size] = b""
         elif (entry := _entry(record)) is not None:
             for level, _, hashed in tree.append(leaf_hash(entry)):
                 if level % TILE_HEIGHT == 0:
                     levels[level // TILE_HEIGHT] += hashed
             if former is not None and tree.size == former.size:
                 extends = tree.root() == former.root
-    head, _ = open_checkpoint(note, vkey)
+            if tree.size in roots:
+                roots[tree.size] = tree.root()
+            if isinstance(record, EntryLine):
+                announced += _Announced.in_entry(record.index, record.entry)
+    head = _newest(vkey, notes, announced, roots)
     if former is not None and head.size < former.size:
         message = f"The folder holds {former.size} entries, and {quoted(export.name)} {head.size}."
         raise InvalidInput(Reason.INVALID_ARGUMENT, message, hint="make a new export")
@@ -119,7 +147,25 @@ def _read(export: Path, former: Checkpoint | None) -> _Log:
     if not extends:
         message = f"The head of {quoted(export.name)} does not extend the one in the folder."
         raise ProtocolError(Reason.SPLIT_VIEW, message, hint="keep both, and audit the exports together")
-    return _Log(head, note, levels)
+    return _Log(head, notes[-1], levels)
+
+
+def _newest(
+    vkey: str, notes: list[bytes], announced: list[_Announced], roots: dict[int, bytes]
+) -> Checkpoint:
+    """The newest head, by the key in the first line or one that the log has announced after it: heads of each
+    key before show that the announcement is in the tree. Raises ProtocolError."""
+    key = parse_vkey(vkey)
+    for note in notes[:-1]:
+        successor = next((one for one in announced if one.old == key), None)
+        if successor is None:
+            break
+        if (key.name, key.key_hash) in {(one.name, one.key_hash) for one in parse_note(note)[1]}:
+            head, _ = open_checkpoint(note, key)
+            if head.size > successor.index and head.root == roots[head.size]:
+                key = successor.new
+    head, _ = open_checkpoint(notes[-1], key)
+    return head
 
 
 def _entry(record: object) -> bytes | None:

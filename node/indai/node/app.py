@@ -39,6 +39,7 @@ from indai.client.channels import CheckedChannel
 from indai.client.network import NetworkPolicy
 from indai.desk.logs import Log
 from indai.ledger.export import LedgerIdentity
+from indai.ledger.keys import LedgerKeys
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
 from indai.llm.openai_api import MAX_BODY as OPENAI_MAX_BODY
@@ -235,15 +236,16 @@ class _Process:
 
     async def start_ledger(self) -> None:
         origin = f"{self._settings.node_handle}/ledger/{datetime.now(UTC).year}"
-        keys = self._keyring.log_keys(origin, f"{origin}/clock")
+        keys = LedgerKeys(self._keyring, origin)
         clock = await DatabaseClock.start(self._pool)
         await begin(self._pool, origin)  # the node is its writer, and stays so when this role restarts
-        signer = await LogSigner.open(self._pool, keys, self._settings.data / "heads", clock)
+        heads = self._settings.data / "heads"
+        signer = await LogSigner.open(self._pool, keys.current, heads, clock, former=keys.former)
         identity = LedgerIdentity(
-            self._settings.node_handle, origin, keys.verifier.vkey, self._trusted().network
+            self._settings.node_handle, origin, signer.verifier.vkey, self._trusted().network
         )
         vault = Vault(self._keystore.derive(CONTENT_KEY))
-        servicer = LedgerService(self._pool, signer, identity, vault, clock)
+        servicer = LedgerService(self._pool, signer, identity, vault, clock, keys)
         self._publish(PublicLog(origin, LogReader(self._pool, origin), signer.publish))
         await self._serve_inside(
             "ledger", [Service(ledger_pb2_grpc.add_LedgerServiceServicer_to_server, servicer)]

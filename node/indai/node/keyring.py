@@ -36,18 +36,29 @@ class Keyring:
             keys.append(SigningKey.from_seed(seed))
         return keys
 
+    def prepared_log_key(self, origin: str) -> SigningKey | None:
+        """A log's next key, if one was made and not released."""
+        seed = self._read(f"next log {origin}")
+        key = SigningKey.from_seed(seed) if seed is not None else None
+        # A crash while it was released leaves its file: it is no next one any more.
+        released = key is not None and key.key_id in {one.key_id for one in self.later_log_keys(origin)}
+        return None if released else key
+
     def prepare_log_key(self, origin: str) -> SigningKey:
-        """A log's next key, made but not yet to be announced."""
+        """A log's next key, made but not yet to be announced or to sign."""
+        if self.prepared_log_key(origin) is None:
+            self._path(f"next log {origin}").unlink(missing_ok=True)
         return self.signing_key(f"next log {origin}")
 
     def release_log_key(self, origin: str) -> SigningKey:
-        """Have the prepared key announced by the running registry; raises NotFound when there is none."""
+        """Make the prepared key the log's: the registry announces it, a ledger signs with it; raises NotFound
+        when there is none."""
         seed = self._read(f"next log {origin}")
         if seed is None:
             raise NotFound(
                 Reason.NOT_FOUND,
                 f"No next key of {origin} was prepared.",
-                hint="prepare it first: indai registry rotate-log-key",
+                hint="prepare it first: indai registry rotate-log-key, or indai ledger rotate-key",
             )
         key, later = SigningKey.from_seed(seed), self.later_log_keys(origin)
         # A crash after the first line leaves both files: the key is released once all the same.

@@ -49,6 +49,7 @@ from indai.node.keystore import CONTENT_KEY, KeyStore
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.meet import Meetings
 from indai.node.kinds.served import INTENTS, by_kind
+from indai.node.ledger_key import LedgerKey
 from indai.node.meet_settings import Tastes
 from indai.node.memory_feed import MemoryFeed
 from indai.node.memory_service import owner_memory
@@ -179,6 +180,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         tastes = Tastes(plan.pool)
         await tastes.load(agents)
         resolver = Resolver(plan.neighbours.registry, plan.network, clock, plan.data / "registry-head")
+        key = LedgerKey(plan.handle, plan.neighbours.ledger, resolver, ledger)
         policies = Policies(plan.neighbours.policy, store, agents, clock, writer.epoch, vault)
         host = Host(policies, agents, clock, tastes)
         commerce = await Commerce.load(plan.pool, agents)
@@ -237,13 +239,8 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             limits=Limits(streams=STREAMS),
         )
         stack.push_async_callback(peer.stop)
-        record = registry_pb2.NodeRecord(
-            address=plan.advertise or peer.address,
-            tls_spki_sha256=plan.identity.spki_sha256,
-            ledger_origin=ledger.origin,
-            ledger_vkey=ledger.vkey,
-        )
-        await plan.enrol(plan.handle, record)
+        place = (plan.advertise or peer.address, plan.identity.spki_sha256)
+        await plan.enrol(plan.handle, await key.settle(*place))
 
         for portion in portions(list(agents)):
             await outbox.load(portion)
@@ -254,7 +251,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         if feed is not None:
             feed.start()
             stack.push_async_callback(feed.close)
-        stack.callback(asyncio.create_task(tail(resolver, monitor)).cancel)
+        stack.callback(asyncio.create_task(tail(resolver, monitor, key)).cancel)
         stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
 
         changes = CalendarChanges(store, agents, tastes, engine.act, engine.start, clock)
@@ -269,9 +266,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         tiers = TierStore(plan.pool)
         bindings = await stack.enter_async_context(Bindings(plan.pool, tiers))
         exporter = Exporter(plan.neighbours.ledger, store, agents)
-        operator = OperatorServicer(
-            plan.handle, record, resolver, agents, policies, exporter, clock, lambda: outbox.waiting
-        )
+        operator = OperatorServicer(key, resolver, agents, policies, exporter, clock, lambda: outbox.waiting)
         owners = OwnerServicer(
             store, agents, engine, effects, policies, exporter, ledger.origin, clock, kinds
         )

@@ -13,6 +13,7 @@ from indai.client.resolver import Resolver
 from indai.node.agents import Agents
 from indai.node.auth import caller
 from indai.node.exporting import Exporter
+from indai.node.ledger_key import LedgerKey
 from indai.node.policies import Policies
 from indai.protocol.errors import NotFound, Reason, Refused, Unavailable
 from indai.protocol.keys import SigningKey
@@ -35,8 +36,7 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
 
     def __init__(
         self,
-        handle: str,
-        record: registry_pb2.NodeRecord,
+        key: LedgerKey,
         resolver: Resolver,
         agents: Agents,
         policies: Policies,
@@ -44,8 +44,7 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         clock: Callable[[], int],
         waiting: Callable[[], int],
     ) -> None:
-        self._handle = handle
-        self._record = record
+        self._key = key
         self._resolver = resolver
         self._agents = agents
         self._policies = policies
@@ -67,7 +66,7 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         stored = await self._policies.store(new.agent.owner, yaml)
         await self._agents.create(new, stored.version.time_zone)
         return owner_pb2.CreateAgentResponse(
-            agent_key=self._named(new.key), node=self._handle, token=new.token
+            agent_key=self._named(new.key), node=self._key.handle, token=new.token
         )
 
     async def CreateAgentKey(
@@ -95,19 +94,17 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
     async def GetNode(self, request: owner_pb2.GetNodeRequest, context: Any) -> owner_pb2.GetNodeResponse:
         """Who this node is, and how it is."""
         return owner_pb2.GetNodeResponse(
-            handle=self._handle, record=self._record, agents=sorted(self._agents), outbox=self._waiting()
+            handle=self._key.handle,
+            record=self._key.record,
+            agents=sorted(self._agents),
+            outbox=self._waiting(),
         )
 
     async def ExportNode(
         self, request: owner_pb2.ExportNodeRequest, context: Any
     ) -> AsyncIterator[owner_pb2.ExportNodeResponse]:
         """The whole ledger, with the threads. Raises Refused for a session in a browser."""
-        if caller(context).session is not None:
-            raise Refused(
-                Reason.PERMISSION_DENIED,
-                "The whole ledger leaves only by the operator's token.",
-                hint="run this where the node's data directory is",
-            )
+        _check_token(context, "The whole ledger leaves only by the operator's token.")
         async for lines in self._exporter.lines(""):
             yield owner_pb2.ExportNodeResponse(lines=lines)
 
@@ -117,6 +114,21 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         """The live ledger against itself."""
         async for response in self._exporter.check():
             yield owner_pb2.OperatorServiceCheckLedgerResponse(check=response)
+
+    async def PrepareLedgerKey(
+        self, request: owner_pb2.OperatorServicePrepareLedgerKeyRequest, context: Any
+    ) -> owner_pb2.OperatorServicePrepareLedgerKeyResponse:
+        """The ledger's next key. Raises Refused for a session in a browser."""
+        _check_token(context, "The ledger's key is changed only by the operator's token.")
+        return await self._key.prepare()
+
+    async def FollowLedgerKey(
+        self, request: owner_pb2.FollowLedgerKeyRequest, context: Any
+    ) -> owner_pb2.FollowLedgerKeyResponse:
+        """The key that the node's record names signs now. Raises Refused for a session in a browser."""
+        _check_token(context, "The ledger's key is changed only by the operator's token.")
+        await self._resolver.tail()
+        return owner_pb2.FollowLedgerKeyResponse(vkey=await self._key.follow())
 
     async def _check_heir(self, handle: str) -> None:
         try:
@@ -132,3 +144,9 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
         return registry_pb2.AgentKey(
             key_id=key.key_id, public_key=key.public_key, valid_from_ms=self._clock()
         )
+
+
+def _check_token(context: Any, words: str) -> None:
+    """Raise Refused for who is signed in at a desk."""
+    if caller(context).session is not None:
+        raise Refused(Reason.PERMISSION_DENIED, words, hint="run this where the node's data directory is")

@@ -22,7 +22,7 @@ from indai.client.fraud import Evidence
 from indai.client.resolver import Resolver
 from indai.client.statefile import replace_file
 from indai.protocol.checkpoint import open_checkpoint, read_checkpoint
-from indai.protocol.errors import IndaiError
+from indai.protocol.errors import IndaiError, ProtocolError
 from indai.protocol.note import parse_vkey
 from indai.storage.pool import transaction
 from indai.v1 import ledger_pb2
@@ -122,10 +122,19 @@ class PeerHeads:
                 head.root,
             )
         if other is not None:
-            evidence = Evidence.of(parse_vkey(record.ledger_vkey), note, other).encode()
-            name = f"split-view-{hashlib.sha256(evidence).hexdigest()[:16]}.jsonl"
-            await asyncio.to_thread(replace_file, self._folder / name, evidence)
-            log.error("a peer's ledger has two histories", origin=origin, size=head.size, proof=name)
+            proof = await self._prove(record.ledger_vkey, note, other)
+            log.error("a peer's ledger has two histories", origin=origin, size=head.size, proof=proof)
+
+    async def _prove(self, vkey: str, note: bytes, other: bytes) -> str:
+        """The file that proves it alone; none when the ledger has changed its key between the two. Both heads
+        are in every export all the same, and an audit with the registry's mirror tells."""
+        try:
+            evidence = Evidence.of(parse_vkey(vkey), note, other).encode()
+        except ProtocolError:
+            return ""
+        name = f"split-view-{hashlib.sha256(evidence).hexdigest()[:16]}.jsonl"
+        await asyncio.to_thread(replace_file, self._folder / name, evidence)
+        return name
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -11,6 +11,7 @@ import structlog
 from indai.client.fraud import Evidence
 from indai.client.heads import SplitView
 from indai.client.resolver import Resolver
+from indai.node.ledger_key import LedgerKey
 from indai.node.monitor import Monitor
 from indai.protocol.errors import IndaiError, Reason
 
@@ -29,11 +30,13 @@ def alarm(monitor: Monitor) -> Callable[[Evidence, Path], Awaitable[None]]:
     return found
 
 
-async def tail(resolver: Resolver, monitor: Monitor) -> None:
-    """Read the registry's log for changed handles, for ever; owners hear of a second history."""
+async def tail(resolver: Resolver, monitor: Monitor, key: LedgerKey) -> None:
+    """Read the registry's log for changed handles, for ever; owners hear of a second history, and the ledger
+    takes the key that the node's record names."""
     while True:
         try:
             await resolver.tail()
+            await key.look()
             await monitor.check()
         except SplitView as error:
             await _cry(monitor, error)

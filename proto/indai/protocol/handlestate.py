@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.keys import PUBLIC_KEY_BYTES, key_id
+from indai.protocol.logkeys import read_announcement
 from indai.protocol.note import parse_vkey
 from indai.protocol.quoting import quoted
 from indai.v1 import registry_pb2
@@ -62,12 +63,28 @@ class AgentKey:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """Where a node is (`host:port`), the hash of its TLS key (empty only on loopback), and its ledger."""
+    """Where a node is (`host:port`), the hash of its TLS key (empty only on loopback), and its ledger.
+
+    `ledger_key_change`: the note by which the ledger's former key and this one announce the change; empty for
+    the first.
+    """
 
     address: str
     tls_spki_sha256: bytes
     ledger_origin: str
     ledger_vkey: str
+    ledger_key_change: bytes = b""
+
+    @classmethod
+    def from_proto(cls, message: registry_pb2.NodeRecord) -> NodeRecord:
+        """The values of a message that is a node's own; nothing is checked."""
+        return cls(
+            message.address,
+            message.tls_spki_sha256,
+            message.ledger_origin,
+            message.ledger_vkey,
+            message.ledger_key_change,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +146,7 @@ class HandleState:
                 tls_spki_sha256=record.tls_spki_sha256,
                 ledger_origin=record.ledger_origin,
                 ledger_vkey=record.ledger_vkey,
+                ledger_key_change=record.ledger_key_change,
             ),
             intents=self.intents,
             delegations=[_delegation_to_proto(one) for one in self.delegations],
@@ -302,7 +320,19 @@ def _record(message: registry_pb2.NodeRecord, handle: str) -> NodeRecord:
         raise invalid(f"the ledger {quoted(origin)} is not <handle>/ledger/<year>", "REG-08")
     if _vkey_name(message.ledger_vkey) != origin:
         raise invalid("the ledger's verifier key is not one for its origin", "REG-08")
-    return NodeRecord(address, spki, origin, message.ledger_vkey)
+    if message.ledger_key_change:
+        _check_change(message.ledger_key_change, message.ledger_vkey)
+    return NodeRecord.from_proto(message)
+
+
+def _check_change(note: bytes, vkey: str) -> None:
+    """That the former key and this one have announced it; which was the former, their histories tell."""
+    try:
+        _, new = read_announcement(note)
+    except ProtocolError as error:
+        raise invalid(f"the ledger's change of keys is not announced: {error.message}", "REG-08") from None
+    if new.vkey != vkey:
+        raise invalid("the ledger's change of keys leads to another key than the record's", "REG-08")
 
 
 def is_loopback(host: str) -> bool:

@@ -70,6 +70,8 @@ class GetCheckpointResponse(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     VKEY_FIELD_NUMBER: _builtins.int
     CONTENT_KEY_ID_FIELD_NUMBER: _builtins.int
+    NEXT_VKEY_FIELD_NUMBER: _builtins.int
+    KEY_CHANGE_FIELD_NUMBER: _builtins.int
     checkpoint: _builtins.bytes
     """Signed note."""
     origin: _builtins.str
@@ -78,6 +80,10 @@ class GetCheckpointResponse(_message.Message):
     """Its verifier key, in signed-note form, as the node's record names it."""
     content_key_id: _builtins.bytes
     """Id of the key that contents are sealed under. A node that would seal under another one does not start."""
+    next_vkey: _builtins.str
+    """Verifier key of the next key, which was made and does not sign yet; empty when there is none."""
+    key_change: _builtins.bytes
+    """The announcement of the key that signs now, signed by the one before and by itself; empty for the first key."""
     def __init__(
         self,
         *,
@@ -85,14 +91,107 @@ class GetCheckpointResponse(_message.Message):
         origin: _builtins.str = ...,
         vkey: _builtins.str = ...,
         content_key_id: _builtins.bytes = ...,
+        next_vkey: _builtins.str = ...,
+        key_change: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "content_key_id", b"content_key_id", "origin", b"origin", "vkey", b"vkey"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "content_key_id", b"content_key_id", "key_change", b"key_change", "next_vkey", b"next_vkey", "origin", b"origin", "vkey", b"vkey"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetCheckpointResponse: _TypeAlias = GetCheckpointResponse  # noqa: Y015
+
+@_typing.final
+class PrepareLedgerKeyRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareLedgerKeyRequest: _TypeAlias = PrepareLedgerKeyRequest  # noqa: Y015
+
+@_typing.final
+class PrepareLedgerKeyResponse(_message.Message):
+    """The next key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VKEY_FIELD_NUMBER: _builtins.int
+    NEXT_VKEY_FIELD_NUMBER: _builtins.int
+    ANNOUNCEMENT_FIELD_NUMBER: _builtins.int
+    vkey: _builtins.str
+    """Verifier key of the key that signs now."""
+    next_vkey: _builtins.str
+    """Verifier key of the next one."""
+    announcement: _builtins.bytes
+    """The announcement of it, signed by both, for the node's record."""
+    def __init__(
+        self,
+        *,
+        vkey: _builtins.str = ...,
+        next_vkey: _builtins.str = ...,
+        announcement: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["announcement", b"announcement", "next_vkey", b"next_vkey", "vkey", b"vkey"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareLedgerKeyResponse: _TypeAlias = PrepareLedgerKeyResponse  # noqa: Y015
+
+@_typing.final
+class ChangeLedgerKeyRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VKEY_FIELD_NUMBER: _builtins.int
+    vkey: _builtins.str
+    """Verifier key that the node's record names: the next one, or the one that signs already."""
+    def __init__(
+        self,
+        *,
+        vkey: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["vkey", b"vkey"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeLedgerKeyRequest: _TypeAlias = ChangeLedgerKeyRequest  # noqa: Y015
+
+@_typing.final
+class ChangeLedgerKeyResponse(_message.Message):
+    """Done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    checkpoint: _builtins.bytes
+    """The newest head, signed by that key."""
+    def __init__(
+        self,
+        *,
+        checkpoint: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeLedgerKeyResponse: _TypeAlias = ChangeLedgerKeyResponse  # noqa: Y015
 
 @_typing.final
 class GetReceiptProofRequest(_message.Message):

@@ -60,6 +60,16 @@ class LedgerServiceStub:
                 request_serializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerResponse.FromString,
                 _registered_method=True)
+        self.PrepareLedgerKey = channel.unary_unary(
+                '/indai.v1.LedgerService/PrepareLedgerKey',
+                request_serializer=indai_dot_v1_dot_ledger__pb2.PrepareLedgerKeyRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_ledger__pb2.PrepareLedgerKeyResponse.FromString,
+                _registered_method=True)
+        self.ChangeLedgerKey = channel.unary_unary(
+                '/indai.v1.LedgerService/ChangeLedgerKey',
+                request_serializer=indai_dot_v1_dot_ledger__pb2.ChangeLedgerKeyRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_ledger__pb2.ChangeLedgerKeyResponse.FromString,
+                _registered_method=True)
 
 
 class LedgerServiceServicer:
@@ -101,6 +111,20 @@ class LedgerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PrepareLedgerKey(self, request, context):
+        """Makes the ledger's next key, or shows the one that was made before (operator only). It signs no head yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeLedgerKey(self, request, context):
+        """Has the next key sign from now on. The caller has seen it in the node's record.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LedgerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +152,16 @@ def add_LedgerServiceServicer_to_server(servicer, server):
                     servicer.CheckLedger,
                     request_deserializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerRequest.FromString,
                     response_serializer=indai_dot_v1_dot_ledger__pb2.CheckLedgerResponse.SerializeToString,
+            ),
+            'PrepareLedgerKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareLedgerKey,
+                    request_deserializer=indai_dot_v1_dot_ledger__pb2.PrepareLedgerKeyRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_ledger__pb2.PrepareLedgerKeyResponse.SerializeToString,
+            ),
+            'ChangeLedgerKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeLedgerKey,
+                    request_deserializer=indai_dot_v1_dot_ledger__pb2.ChangeLedgerKeyRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_ledger__pb2.ChangeLedgerKeyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +300,60 @@ class LedgerService:
             '/indai.v1.LedgerService/CheckLedger',
             indai_dot_v1_dot_ledger__pb2.CheckLedgerRequest.SerializeToString,
             indai_dot_v1_dot_ledger__pb2.CheckLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareLedgerKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.LedgerService/PrepareLedgerKey',
+            indai_dot_v1_dot_ledger__pb2.PrepareLedgerKeyRequest.SerializeToString,
+            indai_dot_v1_dot_ledger__pb2.PrepareLedgerKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeLedgerKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.LedgerService/ChangeLedgerKey',
+            indai_dot_v1_dot_ledger__pb2.ChangeLedgerKeyRequest.SerializeToString,
+            indai_dot_v1_dot_ledger__pb2.ChangeLedgerKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

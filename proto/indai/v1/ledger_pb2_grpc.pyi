@@ -43,6 +43,10 @@ class LedgerServiceStub:
     """Everything of the ledger that the caller may see, as lines of the export format, for an offline audit."""
     CheckLedger: _grpc.UnaryStreamMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]
     """Checks the tables, the signed heads and the head file against each other (operator only)."""
+    PrepareLedgerKey: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.PrepareLedgerKeyRequest, _ledger_pb2.PrepareLedgerKeyResponse]
+    """Makes the ledger's next key, or shows the one that was made before (operator only). It signs no head yet."""
+    ChangeLedgerKey: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ChangeLedgerKeyRequest, _ledger_pb2.ChangeLedgerKeyResponse]
+    """Has the next key sign from now on. The caller has seen it in the node's record."""
 
 @_typing.type_check_only
 class LedgerServiceAsyncStub(LedgerServiceStub):
@@ -59,6 +63,10 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     """Everything of the ledger that the caller may see, as lines of the export format, for an offline audit."""
     CheckLedger: _aio.UnaryStreamMultiCallable[_ledger_pb2.CheckLedgerRequest, _ledger_pb2.CheckLedgerResponse]  # type: ignore[assignment]
     """Checks the tables, the signed heads and the head file against each other (operator only)."""
+    PrepareLedgerKey: _aio.UnaryUnaryMultiCallable[_ledger_pb2.PrepareLedgerKeyRequest, _ledger_pb2.PrepareLedgerKeyResponse]  # type: ignore[assignment]
+    """Makes the ledger's next key, or shows the one that was made before (operator only). It signs no head yet."""
+    ChangeLedgerKey: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ChangeLedgerKeyRequest, _ledger_pb2.ChangeLedgerKeyResponse]  # type: ignore[assignment]
+    """Has the next key sign from now on. The caller has seen it in the node's record."""
 
 class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The node's commitment ledger. Appending is not here: it is the last statement of the node's own transaction."""
@@ -102,5 +110,21 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_ledger_pb2.CheckLedgerResponse], _abc.AsyncIterator[_ledger_pb2.CheckLedgerResponse]]:
         """Checks the tables, the signed heads and the head file against each other (operator only)."""
+
+    @_abc_1.abstractmethod
+    def PrepareLedgerKey(
+        self,
+        request: _ledger_pb2.PrepareLedgerKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.PrepareLedgerKeyResponse, _abc.Awaitable[_ledger_pb2.PrepareLedgerKeyResponse]]:
+        """Makes the ledger's next key, or shows the one that was made before (operator only). It signs no head yet."""
+
+    @_abc_1.abstractmethod
+    def ChangeLedgerKey(
+        self,
+        request: _ledger_pb2.ChangeLedgerKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.ChangeLedgerKeyResponse, _abc.Awaitable[_ledger_pb2.ChangeLedgerKeyResponse]]:
+        """Has the next key sign from now on. The caller has seen it in the node's record."""
 
 def add_LedgerServiceServicer_to_server(servicer: LedgerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

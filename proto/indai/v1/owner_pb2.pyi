@@ -1607,6 +1607,90 @@ class OperatorServiceCheckLedgerResponse(_message.Message):
 Global___OperatorServiceCheckLedgerResponse: _TypeAlias = OperatorServiceCheckLedgerResponse  # noqa: Y015
 
 @_typing.final
+class OperatorServicePrepareLedgerKeyRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OperatorServicePrepareLedgerKeyRequest: _TypeAlias = OperatorServicePrepareLedgerKeyRequest  # noqa: Y015
+
+@_typing.final
+class OperatorServicePrepareLedgerKeyResponse(_message.Message):
+    """The next key, as the ledger says it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """The node's handle, whose record names the key."""
+    @_builtins.property
+    def key(self) -> _ledger_pb2.PrepareLedgerKeyResponse:
+        """The key that signs now, the next one, and the announcement."""
+
+    def __init__(
+        self,
+        *,
+        handle: _builtins.str = ...,
+        key: _ledger_pb2.PrepareLedgerKeyResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OperatorServicePrepareLedgerKeyResponse: _TypeAlias = OperatorServicePrepareLedgerKeyResponse  # noqa: Y015
+
+@_typing.final
+class FollowLedgerKeyRequest(_message.Message):
+    """Request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowLedgerKeyRequest: _TypeAlias = FollowLedgerKeyRequest  # noqa: Y015
+
+@_typing.final
+class FollowLedgerKeyResponse(_message.Message):
+    """Done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VKEY_FIELD_NUMBER: _builtins.int
+    vkey: _builtins.str
+    """Verifier key that the ledger signs with now."""
+    def __init__(
+        self,
+        *,
+        vkey: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["vkey", b"vkey"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowLedgerKeyResponse: _TypeAlias = FollowLedgerKeyResponse  # noqa: Y015
+
+@_typing.final
 class ListCommitmentsRequest(_message.Message):
     """Request."""
 

@@ -974,6 +974,16 @@ class OperatorServiceStub:
                 request_serializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerResponse.FromString,
                 _registered_method=True)
+        self.PrepareLedgerKey = channel.unary_unary(
+                '/indai.v1.OperatorService/PrepareLedgerKey',
+                request_serializer=indai_dot_v1_dot_owner__pb2.OperatorServicePrepareLedgerKeyRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.OperatorServicePrepareLedgerKeyResponse.FromString,
+                _registered_method=True)
+        self.FollowLedgerKey = channel.unary_unary(
+                '/indai.v1.OperatorService/FollowLedgerKey',
+                request_serializer=indai_dot_v1_dot_owner__pb2.FollowLedgerKeyRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_owner__pb2.FollowLedgerKeyResponse.FromString,
+                _registered_method=True)
         self.ExportNode = channel.unary_stream(
                 '/indai.v1.OperatorService/ExportNode',
                 request_serializer=indai_dot_v1_dot_owner__pb2.ExportNodeRequest.SerializeToString,
@@ -1025,6 +1035,22 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PrepareLedgerKey(self, request, context):
+        """Makes the next key of the node's ledger, or shows the one made before, for the node's record in the registry. It signs
+        nothing yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FollowLedgerKey(self, request, context):
+        """Reads the node's record in the registry now, and has the ledger sign with the key that it names. The node does it by
+        itself some seconds later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ExportNode(self, request, context):
         """The whole node's ledger with its threads, as lines of the export format.
         """
@@ -1066,6 +1092,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.CheckLedger,
                     request_deserializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerRequest.FromString,
                     response_serializer=indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerResponse.SerializeToString,
+            ),
+            'PrepareLedgerKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareLedgerKey,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.OperatorServicePrepareLedgerKeyRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.OperatorServicePrepareLedgerKeyResponse.SerializeToString,
+            ),
+            'FollowLedgerKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.FollowLedgerKey,
+                    request_deserializer=indai_dot_v1_dot_owner__pb2.FollowLedgerKeyRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_owner__pb2.FollowLedgerKeyResponse.SerializeToString,
             ),
             'ExportNode': grpc.unary_stream_rpc_method_handler(
                     servicer.ExportNode,
@@ -1214,6 +1250,60 @@ class OperatorService:
             '/indai.v1.OperatorService/CheckLedger',
             indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerRequest.SerializeToString,
             indai_dot_v1_dot_owner__pb2.OperatorServiceCheckLedgerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareLedgerKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OperatorService/PrepareLedgerKey',
+            indai_dot_v1_dot_owner__pb2.OperatorServicePrepareLedgerKeyRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.OperatorServicePrepareLedgerKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FollowLedgerKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.OperatorService/FollowLedgerKey',
+            indai_dot_v1_dot_owner__pb2.FollowLedgerKeyRequest.SerializeToString,
+            indai_dot_v1_dot_owner__pb2.FollowLedgerKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -314,6 +314,14 @@ class OperatorServiceStub:
     """Who this node is, and how it is."""
     CheckLedger: _grpc.UnaryStreamMultiCallable[_owner_pb2.OperatorServiceCheckLedgerRequest, _owner_pb2.OperatorServiceCheckLedgerResponse]
     """Checks the node's live ledger: tables, signed heads and head file against each other."""
+    PrepareLedgerKey: _grpc.UnaryUnaryMultiCallable[_owner_pb2.OperatorServicePrepareLedgerKeyRequest, _owner_pb2.OperatorServicePrepareLedgerKeyResponse]
+    """Makes the next key of the node's ledger, or shows the one made before, for the node's record in the registry. It signs
+    nothing yet.
+    """
+    FollowLedgerKey: _grpc.UnaryUnaryMultiCallable[_owner_pb2.FollowLedgerKeyRequest, _owner_pb2.FollowLedgerKeyResponse]
+    """Reads the node's record in the registry now, and has the ledger sign with the key that it names. The node does it by
+    itself some seconds later.
+    """
     ExportNode: _grpc.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]
     """The whole node's ledger with its threads, as lines of the export format."""
     SetPolicyScope: _grpc.UnaryUnaryMultiCallable[_owner_pb2.SetPolicyScopeRequest, _owner_pb2.SetPolicyScopeResponse]
@@ -334,6 +342,14 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Who this node is, and how it is."""
     CheckLedger: _aio.UnaryStreamMultiCallable[_owner_pb2.OperatorServiceCheckLedgerRequest, _owner_pb2.OperatorServiceCheckLedgerResponse]  # type: ignore[assignment]
     """Checks the node's live ledger: tables, signed heads and head file against each other."""
+    PrepareLedgerKey: _aio.UnaryUnaryMultiCallable[_owner_pb2.OperatorServicePrepareLedgerKeyRequest, _owner_pb2.OperatorServicePrepareLedgerKeyResponse]  # type: ignore[assignment]
+    """Makes the next key of the node's ledger, or shows the one made before, for the node's record in the registry. It signs
+    nothing yet.
+    """
+    FollowLedgerKey: _aio.UnaryUnaryMultiCallable[_owner_pb2.FollowLedgerKeyRequest, _owner_pb2.FollowLedgerKeyResponse]  # type: ignore[assignment]
+    """Reads the node's record in the registry now, and has the ledger sign with the key that it names. The node does it by
+    itself some seconds later.
+    """
     ExportNode: _aio.UnaryStreamMultiCallable[_owner_pb2.ExportNodeRequest, _owner_pb2.ExportNodeResponse]  # type: ignore[assignment]
     """The whole node's ledger with its threads, as lines of the export format."""
     SetPolicyScope: _aio.UnaryUnaryMultiCallable[_owner_pb2.SetPolicyScopeRequest, _owner_pb2.SetPolicyScopeResponse]  # type: ignore[assignment]
@@ -381,6 +397,26 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_owner_pb2.OperatorServiceCheckLedgerResponse], _abc.AsyncIterator[_owner_pb2.OperatorServiceCheckLedgerResponse]]:
         """Checks the node's live ledger: tables, signed heads and head file against each other."""
+
+    @_abc_1.abstractmethod
+    def PrepareLedgerKey(
+        self,
+        request: _owner_pb2.OperatorServicePrepareLedgerKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.OperatorServicePrepareLedgerKeyResponse, _abc.Awaitable[_owner_pb2.OperatorServicePrepareLedgerKeyResponse]]:
+        """Makes the next key of the node's ledger, or shows the one made before, for the node's record in the registry. It signs
+        nothing yet.
+        """
+
+    @_abc_1.abstractmethod
+    def FollowLedgerKey(
+        self,
+        request: _owner_pb2.FollowLedgerKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_owner_pb2.FollowLedgerKeyResponse, _abc.Awaitable[_owner_pb2.FollowLedgerKeyResponse]]:
+        """Reads the node's record in the registry now, and has the ledger sign with the key that it names. The node does it by
+        itself some seconds later.
+        """
 
     @_abc_1.abstractmethod
     def ExportNode(

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17indai/v1/registry.proto\x12\x08indai.v1\"\xf6\x01\n\tOperation\x12%\n\x04type\x18\x01 \x01(\x0e\x32\x17.indai.v1.OperationType\x12\x0e\n\x06handle\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0c\n\x04prev\x18\x04 \x01(\x0c\x12\x12\n\nsubject_id\x18\x05 \x01(\t\x12\x14\n\x0cissued_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08registry\x18\x07 \x01(\t\x12$\n\x05state\x18\x08 \x01(\x0b\x32\x15.indai.v1.HandleState\x12\r\n\x05nonce\x18\t \x01(\x0c\x12\x13\n\x0bpredecessor\x18\n \x01(\x0c\x12\x11\n\tsuccessor\x18\x0b \x01(\x0c\"\xa1\x02\n\x0bHandleState\x12,\n\rrotation_keys\x18\x01 \x03(\x0b\x32\x15.indai.v1.RotationKey\x12&\n\nagent_keys\x18\x02 \x03(\x0b\x32\x12.indai.v1.AgentKey\x12\x0c\n\x04node\x18\x03 \x01(\t\x12)\n\x0bnode_record\x18\x04 \x01(\x0b\x32\x14.indai.v1.NodeRecord\x12\x0f\n\x07intents\x18\x05 \x03(\t\x12)\n\x0b\x64\x65legations\x18\x06 \x03(\x0b\x32\x14.indai.v1.Delegation\x12\x11\n\tdelegator\x18\x07 \x01(\t\x12.\n\radvertisement\x18\x08 \x01(\x0b\x32\x17.indai.v1.AdvertisementJ\x04\x08\t\x10\n\"k\n\rAdvertisement\x12\x10\n\x08versions\x18\x01 \x03(\r\x12\x11\n\tlanguages\x18\x02 \x03(\t\x12\r\n\x05\x64oors\x18\x03 \x03(\t\x12\x16\n\x0e\x65nvelope_bytes\x18\x04 \x01(\r\x12\x0e\n\x06listed\x18\x05 \x01(\x08\"\xb3\x01\n\nDelegation\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nsubject_id\x18\x02 \x01(\t\x12\r\n\x05kinds\x18\x03 \x03(\t\x12!\n\x07\x62udgets\x18\x04 \x03(\x0b\x32\x10.indai.v1.Budget\x12\x15\n\rvalid_from_ms\x18\x05 \x01(\x03\x12\x16\n\x0evalid_until_ms\x18\x06 \x01(\x03\x12\r\n\x05\x64\x65pth\x18\x07 \x01(\r\x12\x11\n\tallotment\x18\x08 \x01(\x08\"0\n\x06\x42udget\x12\x10\n\x08\x63urrency\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_minor\x18\x02 \x01(\x03\"!\n\x0bRotationKey\x12\x12\n\npublic_key\x18\x01 \x01(\x0c\"\xac\x01\n\x08\x41gentKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12\x15\n\rvalid_from_ms\x18\x03 \x01(\x03\x12\x16\n\x0evalid_until_ms\x18\x04 \x01(\x03\x12\x15\n\rrevoked_at_ms\x18\x05 \x01(\x03\x12\x0e\n\x06scopes\x18\x06 \x03(\t\x12 \n\x06limits\x18\x08 \x03(\x0b\x32\x10.indai.v1.BudgetJ\x04\x08\x07\x10\x08\"b\n\nNodeRecord\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x17\n\x0ftls_spki_sha256\x18\x02 \x01(\x0c\x12\x15\n\rledger_origin\x18\x03 \x01(\t\x12\x13\n\x0bledger_vkey\x18\x04 \x01(\t\"L\n\x16SubmitOperationRequest\x12\x11\n\toperation\x18\x01 \x01(\x0c\x12\x0e\n\x06invite\x18\x02 \x01(\t\x12\x0f\n\x07voucher\x18\x03 \x01(\x0c\"h\n\x07Voucher\x12\x10\n\x08registry\x18\x01 \x01(\t\x12\x0e\n\x06handle\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\x14\n\x0cissued_at_ms\x18\x04 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\x05 \x01(\x03\"g\n\x17SubmitOperationResponse\x12\r\n\x05index\x18\x01 \x01(\x04\x12+\n\x06lookup\x18\x02 \x01(\x0b\x32\x1b.indai.v1.GetHandleResponse\x12\x10\n\x08warnings\x18\x03 \x03(\t\"G\n\x10GetHandleRequest\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nknown_size\x18\x02 \x01(\x04\x12\x0f\n\x07\x65\x61rlier\x18\x03 \x01(\x08\"\xaa\x02\n\x11GetHandleResponse\x12\r\n\x05\x63hain\x18\x01 \x03(\x0c\x12\x0f\n\x07indexes\x18\x02 \x03(\x04\x12%\n\tmap_proof\x18\x03 \x01(\x0b\x32\x12.indai.v1.MapProof\x12\x11\n\tlast_leaf\x18\x04 \x01(\x0c\x12\x17\n\x0flast_leaf_proof\x18\x05 \x03(\x0c\x12\x12\n\ncheckpoint\x18\x06 \x01(\x0c\x12\x19\n\x11\x63onsistency_proof\x18\x07 \x03(\x0c\x12\x10\n\x08times_ms\x18\x08 \x03(\x03\x12\x0e\n\x06\x62\x65\x66ore\x18\t \x01(\x0c\x12&\n\x06\x64omain\x18\n \x01(\x0b\x32\x16.indai.v1.DomainStatus\x12\x0f\n\x07\x65\x61rlier\x18\x0b \x03(\x0c\x12\x18\n\x10\x65\x61rlier_times_ms\x18\x0c \x03(\x03\"A\n\x0c\x44omainStatus\x12\x17\n\x0f\x63onfirmed_at_ms\x18\x01 \x01(\x03\x12\x18\n\x10\x66\x61iling_since_ms\x18\x02 \x01(\x03\",\n\x08MapProof\x12\x0e\n\x06\x62itmap\x18\x01 \x01(\x0c\x12\x10\n\x08siblings\x18\x02 \x03(\x0c\"$\n\x0eGetHeadRequest\x12\x12\n\nknown_size\x18\x01 \x01(\x04\"@\n\x0fGetHeadResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\x12\x19\n\x11\x63onsistency_proof\x18\x02 \x03(\x0c\"(\n\x12ListLogKeysRequest\x12\x12\n\nknown_size\x18\x01 \x01(\x04\">\n\x13ListLogKeysResponse\x12\'\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x16.indai.v1.LogKeyChange\"s\n\x0cLogKeyChange\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04leaf\x18\x02 \x01(\x0c\x12\x17\n\x0finclusion_proof\x18\x03 \x03(\x0c\x12\x12\n\ncheckpoint\x18\x04 \x01(\x0c\x12\x19\n\x11\x63onsistency_proof\x18\x05 \x03(\x0c\"6\n\x12ListEntriesRequest\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x11\n\tpage_size\x18\x02 \x01(\r\":\n\x13ListEntriesResponse\x12\x0f\n\x07\x65ntries\x18\x01 \x03(\x0c\x12\x12\n\nnext_start\x18\x02 \x01(\x04\"_\n\x14SearchHandlesRequest\x12\x0e\n\x06intent\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"U\n\x15SearchHandlesResponse\x12#\n\x08listings\x18\x01 \x03(\x0b\x32\x11.indai.v1.Listing\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"=\n\x07Listing\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x0f\n\x07intents\x18\x02 \x03(\t\x12\x11\n\tlanguages\x18\x03 \x03(\t*\xf4\x01\n\rOperationType\x12\x1e\n\x1aOPERATION_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15OPERATION_TYPE_CREATE\x10\x01\x12\x19\n\x15OPERATION_TYPE_UPDATE\x10\x02\x12\x19\n\x15OPERATION_TYPE_REVOKE\x10\x03\x12\x1c\n\x18OPERATION_TYPE_TOMBSTONE\x10\x04\x12\x1b\n\x17OPERATION_TYPE_DELEGATE\x10\x05\x12\x1a\n\x16OPERATION_TYPE_RECOVER\x10\x06\x12\x1b\n\x17OPERATION_TYPE_TRANSFER\x10\x07\x32\xf7\x03\n\x0fRegistryService\x12[\n\x0fSubmitOperation\x12 .indai.v1.SubmitOperationRequest\x1a!.indai.v1.SubmitOperationResponse\"\x03\x90\x02\x02\x12I\n\tGetHandle\x12\x1a.indai.v1.GetHandleRequest\x1a\x1b.indai.v1.GetHandleResponse\"\x03\x90\x02\x01\x12\x43\n\x07GetHead\x12\x18.indai.v1.GetHeadRequest\x1a\x19.indai.v1.GetHeadResponse\"\x03\x90\x02\x01\x12U\n\rSearchHandles\x12\x1e.indai.v1.SearchHandlesRequest\x1a\x1f.indai.v1.SearchHandlesResponse\"\x03\x90\x02\x01\x12O\n\x0bListLogKeys\x12\x1c.indai.v1.ListLogKeysRequest\x1a\x1d.indai.v1.ListLogKeysResponse\"\x03\x90\x02\x01\x12O\n\x0bListEntries\x12\x1c.indai.v1.ListEntriesRequest\x1a\x1d.indai.v1.ListEntriesResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17indai/v1/registry.proto\x12\x08indai.v1\"\xf6\x01\n\tOperation\x12%\n\x04type\x18\x01 \x01(\x0e\x32\x17.indai.v1.OperationType\x12\x0e\n\x06handle\x18\x02 \x01(\t\x12\x0b\n\x03seq\x18\x03 \x01(\x04\x12\x0c\n\x04prev\x18\x04 \x01(\x0c\x12\x12\n\nsubject_id\x18\x05 \x01(\t\x12\x14\n\x0cissued_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08registry\x18\x07 \x01(\t\x12$\n\x05state\x18\x08 \x01(\x0b\x32\x15.indai.v1.HandleState\x12\r\n\x05nonce\x18\t \x01(\x0c\x12\x13\n\x0bpredecessor\x18\n \x01(\x0c\x12\x11\n\tsuccessor\x18\x0b \x01(\x0c\"\xa1\x02\n\x0bHandleState\x12,\n\rrotation_keys\x18\x01 \x03(\x0b\x32\x15.indai.v1.RotationKey\x12&\n\nagent_keys\x18\x02 \x03(\x0b\x32\x12.indai.v1.AgentKey\x12\x0c\n\x04node\x18\x03 \x01(\t\x12)\n\x0bnode_record\x18\x04 \x01(\x0b\x32\x14.indai.v1.NodeRecord\x12\x0f\n\x07intents\x18\x05 \x03(\t\x12)\n\x0b\x64\x65legations\x18\x06 \x03(\x0b\x32\x14.indai.v1.Delegation\x12\x11\n\tdelegator\x18\x07 \x01(\t\x12.\n\radvertisement\x18\x08 \x01(\x0b\x32\x17.indai.v1.AdvertisementJ\x04\x08\t\x10\n\"k\n\rAdvertisement\x12\x10\n\x08versions\x18\x01 \x03(\r\x12\x11\n\tlanguages\x18\x02 \x03(\t\x12\r\n\x05\x64oors\x18\x03 \x03(\t\x12\x16\n\x0e\x65nvelope_bytes\x18\x04 \x01(\r\x12\x0e\n\x06listed\x18\x05 \x01(\x08\"\xb3\x01\n\nDelegation\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nsubject_id\x18\x02 \x01(\t\x12\r\n\x05kinds\x18\x03 \x03(\t\x12!\n\x07\x62udgets\x18\x04 \x03(\x0b\x32\x10.indai.v1.Budget\x12\x15\n\rvalid_from_ms\x18\x05 \x01(\x03\x12\x16\n\x0evalid_until_ms\x18\x06 \x01(\x03\x12\r\n\x05\x64\x65pth\x18\x07 \x01(\r\x12\x11\n\tallotment\x18\x08 \x01(\x08\"0\n\x06\x42udget\x12\x10\n\x08\x63urrency\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_minor\x18\x02 \x01(\x03\"!\n\x0bRotationKey\x12\x12\n\npublic_key\x18\x01 \x01(\x0c\"\xac\x01\n\x08\x41gentKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12\x15\n\rvalid_from_ms\x18\x03 \x01(\x03\x12\x16\n\x0evalid_until_ms\x18\x04 \x01(\x03\x12\x15\n\rrevoked_at_ms\x18\x05 \x01(\x03\x12\x0e\n\x06scopes\x18\x06 \x03(\t\x12 \n\x06limits\x18\x08 \x03(\x0b\x32\x10.indai.v1.BudgetJ\x04\x08\x07\x10\x08\"}\n\nNodeRecord\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x17\n\x0ftls_spki_sha256\x18\x02 \x01(\x0c\x12\x15\n\rledger_origin\x18\x03 \x01(\t\x12\x13\n\x0bledger_vkey\x18\x04 \x01(\t\x12\x19\n\x11ledger_key_change\x18\x05 \x01(\x0c\"L\n\x16SubmitOperationRequest\x12\x11\n\toperation\x18\x01 \x01(\x0c\x12\x0e\n\x06invite\x18\x02 \x01(\t\x12\x0f\n\x07voucher\x18\x03 \x01(\x0c\"h\n\x07Voucher\x12\x10\n\x08registry\x18\x01 \x01(\t\x12\x0e\n\x06handle\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12\x14\n\x0cissued_at_ms\x18\x04 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\x05 \x01(\x03\"g\n\x17SubmitOperationResponse\x12\r\n\x05index\x18\x01 \x01(\x04\x12+\n\x06lookup\x18\x02 \x01(\x0b\x32\x1b.indai.v1.GetHandleResponse\x12\x10\n\x08warnings\x18\x03 \x03(\t\"G\n\x10GetHandleRequest\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x12\n\nknown_size\x18\x02 \x01(\x04\x12\x0f\n\x07\x65\x61rlier\x18\x03 \x01(\x08\"\xaa\x02\n\x11GetHandleResponse\x12\r\n\x05\x63hain\x18\x01 \x03(\x0c\x12\x0f\n\x07indexes\x18\x02 \x03(\x04\x12%\n\tmap_proof\x18\x03 \x01(\x0b\x32\x12.indai.v1.MapProof\x12\x11\n\tlast_leaf\x18\x04 \x01(\x0c\x12\x17\n\x0flast_leaf_proof\x18\x05 \x03(\x0c\x12\x12\n\ncheckpoint\x18\x06 \x01(\x0c\x12\x19\n\x11\x63onsistency_proof\x18\x07 \x03(\x0c\x12\x10\n\x08times_ms\x18\x08 \x03(\x03\x12\x0e\n\x06\x62\x65\x66ore\x18\t \x01(\x0c\x12&\n\x06\x64omain\x18\n \x01(\x0b\x32\x16.indai.v1.DomainStatus\x12\x0f\n\x07\x65\x61rlier\x18\x0b \x03(\x0c\x12\x18\n\x10\x65\x61rlier_times_ms\x18\x0c \x03(\x03\"A\n\x0c\x44omainStatus\x12\x17\n\x0f\x63onfirmed_at_ms\x18\x01 \x01(\x03\x12\x18\n\x10\x66\x61iling_since_ms\x18\x02 \x01(\x03\",\n\x08MapProof\x12\x0e\n\x06\x62itmap\x18\x01 \x01(\x0c\x12\x10\n\x08siblings\x18\x02 \x03(\x0c\"$\n\x0eGetHeadRequest\x12\x12\n\nknown_size\x18\x01 \x01(\x04\"@\n\x0fGetHeadResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\x12\x19\n\x11\x63onsistency_proof\x18\x02 \x03(\x0c\"(\n\x12ListLogKeysRequest\x12\x12\n\nknown_size\x18\x01 \x01(\x04\">\n\x13ListLogKeysResponse\x12\'\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x16.indai.v1.LogKeyChange\"s\n\x0cLogKeyChange\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04leaf\x18\x02 \x01(\x0c\x12\x17\n\x0finclusion_proof\x18\x03 \x03(\x0c\x12\x12\n\ncheckpoint\x18\x04 \x01(\x0c\x12\x19\n\x11\x63onsistency_proof\x18\x05 \x03(\x0c\"6\n\x12ListEntriesRequest\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x11\n\tpage_size\x18\x02 \x01(\r\":\n\x13ListEntriesResponse\x12\x0f\n\x07\x65ntries\x18\x01 \x03(\x0c\x12\x12\n\nnext_start\x18\x02 \x01(\x04\"_\n\x14SearchHandlesRequest\x12\x0e\n\x06intent\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"U\n\x15SearchHandlesResponse\x12#\n\x08listings\x18\x01 \x03(\x0b\x32\x11.indai.v1.Listing\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"=\n\x07Listing\x12\x0e\n\x06handle\x18\x01 \x01(\t\x12\x0f\n\x07intents\x18\x02 \x03(\t\x12\x11\n\tlanguages\x18\x03 \x03(\t*\xf4\x01\n\rOperationType\x12\x1e\n\x1aOPERATION_TYPE_UNSPECIFIED\x10\x00\x12\x19\n\x15OPERATION_TYPE_CREATE\x10\x01\x12\x19\n\x15OPERATION_TYPE_UPDATE\x10\x02\x12\x19\n\x15OPERATION_TYPE_REVOKE\x10\x03\x12\x1c\n\x18OPERATION_TYPE_TOMBSTONE\x10\x04\x12\x1b\n\x17OPERATION_TYPE_DELEGATE\x10\x05\x12\x1a\n\x16OPERATION_TYPE_RECOVER\x10\x06\x12\x1b\n\x17OPERATION_TYPE_TRANSFER\x10\x07\x32\xf7\x03\n\x0fRegistryService\x12[\n\x0fSubmitOperation\x12 .indai.v1.SubmitOperationRequest\x1a!.indai.v1.SubmitOperationResponse\"\x03\x90\x02\x02\x12I\n\tGetHandle\x12\x1a.indai.v1.GetHandleRequest\x1a\x1b.indai.v1.GetHandleResponse\"\x03\x90\x02\x01\x12\x43\n\x07GetHead\x12\x18.indai.v1.GetHeadRequest\x1a\x19.indai.v1.GetHeadResponse\"\x03\x90\x02\x01\x12U\n\rSearchHandles\x12\x1e.indai.v1.SearchHandlesRequest\x1a\x1f.indai.v1.SearchHandlesResponse\"\x03\x90\x02\x01\x12O\n\x0bListLogKeys\x12\x1c.indai.v1.ListLogKeysRequest\x1a\x1d.indai.v1.ListLogKeysResponse\"\x03\x90\x02\x01\x12O\n\x0bListEntries\x12\x1c.indai.v1.ListEntriesRequest\x1a\x1d.indai.v1.ListEntriesResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,8 +43,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTRYSERVICE'].methods_by_name['ListLogKeys']._serialized_options = b'\220\002\001'
   _globals['_REGISTRYSERVICE'].methods_by_name['ListEntries']._loaded_options = None
   _globals['_REGISTRYSERVICE'].methods_by_name['ListEntries']._serialized_options = b'\220\002\001'
-  _globals['_OPERATIONTYPE']._serialized_start=2696
-  _globals['_OPERATIONTYPE']._serialized_end=2940
+  _globals['_OPERATIONTYPE']._serialized_start=2723
+  _globals['_OPERATIONTYPE']._serialized_end=2967
   _globals['_OPERATION']._serialized_start=38
   _globals['_OPERATION']._serialized_end=284
   _globals['_HANDLESTATE']._serialized_start=287
@@ -60,41 +60,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AGENTKEY']._serialized_start=955
   _globals['_AGENTKEY']._serialized_end=1127
   _globals['_NODERECORD']._serialized_start=1129
-  _globals['_NODERECORD']._serialized_end=1227
-  _globals['_SUBMITOPERATIONREQUEST']._serialized_start=1229
-  _globals['_SUBMITOPERATIONREQUEST']._serialized_end=1305
-  _globals['_VOUCHER']._serialized_start=1307
-  _globals['_VOUCHER']._serialized_end=1411
-  _globals['_SUBMITOPERATIONRESPONSE']._serialized_start=1413
-  _globals['_SUBMITOPERATIONRESPONSE']._serialized_end=1516
-  _globals['_GETHANDLEREQUEST']._serialized_start=1518
-  _globals['_GETHANDLEREQUEST']._serialized_end=1589
-  _globals['_GETHANDLERESPONSE']._serialized_start=1592
-  _globals['_GETHANDLERESPONSE']._serialized_end=1890
-  _globals['_DOMAINSTATUS']._serialized_start=1892
-  _globals['_DOMAINSTATUS']._serialized_end=1957
-  _globals['_MAPPROOF']._serialized_start=1959
-  _globals['_MAPPROOF']._serialized_end=2003
-  _globals['_GETHEADREQUEST']._serialized_start=2005
-  _globals['_GETHEADREQUEST']._serialized_end=2041
-  _globals['_GETHEADRESPONSE']._serialized_start=2043
-  _globals['_GETHEADRESPONSE']._serialized_end=2107
-  _globals['_LISTLOGKEYSREQUEST']._serialized_start=2109
-  _globals['_LISTLOGKEYSREQUEST']._serialized_end=2149
-  _globals['_LISTLOGKEYSRESPONSE']._serialized_start=2151
-  _globals['_LISTLOGKEYSRESPONSE']._serialized_end=2213
-  _globals['_LOGKEYCHANGE']._serialized_start=2215
-  _globals['_LOGKEYCHANGE']._serialized_end=2330
-  _globals['_LISTENTRIESREQUEST']._serialized_start=2332
-  _globals['_LISTENTRIESREQUEST']._serialized_end=2386
-  _globals['_LISTENTRIESRESPONSE']._serialized_start=2388
-  _globals['_LISTENTRIESRESPONSE']._serialized_end=2446
-  _globals['_SEARCHHANDLESREQUEST']._serialized_start=2448
-  _globals['_SEARCHHANDLESREQUEST']._serialized_end=2543
-  _globals['_SEARCHHANDLESRESPONSE']._serialized_start=2545
-  _globals['_SEARCHHANDLESRESPONSE']._serialized_end=2630
-  _globals['_LISTING']._serialized_start=2632
-  _globals['_LISTING']._serialized_end=2693
-  _globals['_REGISTRYSERVICE']._serialized_start=2943
-  _globals['_REGISTRYSERVICE']._serialized_end=3446
+  _globals['_NODERECORD']._serialized_end=1254
+  _globals['_SUBMITOPERATIONREQUEST']._serialized_start=1256
+  _globals['_SUBMITOPERATIONREQUEST']._serialized_end=1332
+  _globals['_VOUCHER']._serialized_start=1334
+  _globals['_VOUCHER']._serialized_end=1438
+  _globals['_SUBMITOPERATIONRESPONSE']._serialized_start=1440
+  _globals['_SUBMITOPERATIONRESPONSE']._serialized_end=1543
+  _globals['_GETHANDLEREQUEST']._serialized_start=1545
+  _globals['_GETHANDLEREQUEST']._serialized_end=1616
+  _globals['_GETHANDLERESPONSE']._serialized_start=1619
+  _globals['_GETHANDLERESPONSE']._serialized_end=1917
+  _globals['_DOMAINSTATUS']._serialized_start=1919
+  _globals['_DOMAINSTATUS']._serialized_end=1984
+  _globals['_MAPPROOF']._serialized_start=1986
+  _globals['_MAPPROOF']._serialized_end=2030
+  _globals['_GETHEADREQUEST']._serialized_start=2032
+  _globals['_GETHEADREQUEST']._serialized_end=2068
+  _globals['_GETHEADRESPONSE']._serialized_start=2070
+  _globals['_GETHEADRESPONSE']._serialized_end=2134
+  _globals['_LISTLOGKEYSREQUEST']._serialized_start=2136
+  _globals['_LISTLOGKEYSREQUEST']._serialized_end=2176
+  _globals['_LISTLOGKEYSRESPONSE']._serialized_start=2178
+  _globals['_LISTLOGKEYSRESPONSE']._serialized_end=2240
+  _globals['_LOGKEYCHANGE']._serialized_start=2242
+  _globals['_LOGKEYCHANGE']._serialized_end=2357
+  _globals['_LISTENTRIESREQUEST']._serialized_start=2359
+  _globals['_LISTENTRIESREQUEST']._serialized_end=2413
+  _globals['_LISTENTRIESRESPONSE']._serialized_start=2415
+  _globals['_LISTENTRIESRESPONSE']._serialized_end=2473
+  _globals['_SEARCHHANDLESREQUEST']._serialized_start=2475
+  _globals['_SEARCHHANDLESREQUEST']._serialized_end=2570
+  _globals['_SEARCHHANDLESRESPONSE']._serialized_start=2572
+  _globals['_SEARCHHANDLESRESPONSE']._serialized_end=2657
+  _globals['_LISTING']._serialized_start=2659
+  _globals['_LISTING']._serialized_end=2720
+  _globals['_REGISTRYSERVICE']._serialized_start=2970
+  _globals['_REGISTRYSERVICE']._serialized_end=3473
 # @@protoc_insertion_point(module_scope)

@@ -399,6 +399,7 @@ class NodeRecord(_message.Message):
     TLS_SPKI_SHA256_FIELD_NUMBER: _builtins.int
     LEDGER_ORIGIN_FIELD_NUMBER: _builtins.int
     LEDGER_VKEY_FIELD_NUMBER: _builtins.int
+    LEDGER_KEY_CHANGE_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """`host:port` of its PeerService."""
     tls_spki_sha256: _builtins.bytes
@@ -407,6 +408,10 @@ class NodeRecord(_message.Message):
     """Origin of its commitment ledger."""
     ledger_vkey: _builtins.str
     """Verifier key of that ledger, in signed-note form."""
+    ledger_key_change: _builtins.bytes
+    """How the key came after another one of the same ledger: the announcement (indai.protocol.logkeys), a note that both
+    keys have signed. Empty for a ledger's first key.
+    """
     def __init__(
         self,
         *,
@@ -414,10 +419,11 @@ class NodeRecord(_message.Message):
         tls_spki_sha256: _builtins.bytes = ...,
         ledger_origin: _builtins.str = ...,
         ledger_vkey: _builtins.str = ...,
+        ledger_key_change: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "ledger_origin", b"ledger_origin", "ledger_vkey", b"ledger_vkey", "tls_spki_sha256", b"tls_spki_sha256"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "ledger_key_change", b"ledger_key_change", "ledger_origin", b"ledger_origin", "ledger_vkey", b"ledger_vkey", "tls_spki_sha256", b"tls_spki_sha256"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

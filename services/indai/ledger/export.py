@@ -20,6 +20,7 @@ from indai.client.exports import (
     Record,
 )
 from indai.ledger.vault import Sealed, Vault, entry_name
+from indai.protocol.checkpoint import read_checkpoint
 from indai.storage.pool import transaction
 
 # Older heads let an auditor see that the log only grew; a few are enough, since each covers all before it.
@@ -27,6 +28,7 @@ MAX_HEADS = 32
 _PAGE = 512
 
 _HEADS = "SELECT note FROM tlog.checkpoint WHERE log = $1 AND size <= $2 ORDER BY size DESC LIMIT $3"
+_SIGNATURES = "\n\n"  # what stands between a note's text and its signature lines
 
 _ERASED = "SELECT idx, owner, mid, about FROM ledger.erasures WHERE log = $1 AND idx >= $2 AND idx < $3"
 
@@ -46,7 +48,10 @@ _LEAVES = """
 
 @dataclass(frozen=True, slots=True)
 class LedgerIdentity:
-    """Whose ledger it is: the node's handle, the log's origin and verifier key, the network's id."""
+    """Whose ledger it is: the node's handle, the log's origin and verifier key, the network's id.
+
+    `vkey` is the key at a start; a ledger that has taken another one since says so with its heads.
+    """
 
     node: str
     log: str
@@ -57,16 +62,18 @@ class LedgerIdentity:
 async def export_lines(
     pool: asyncpg.Pool,
     identity: LedgerIdentity,
-    size: int,
+    note: bytes,
     owners: Sequence[str],
     scope: str,
     now_ms: int,
     vault: Vault,
 ) -> AsyncIterator[bytes]:
-    """The export of the first `size` leaves, line by line, a page in memory at a time.
+    """The export of the leaves that the signed head `note` covers, line by line, a page in memory at a time.
 
-    `owners`: whose contents are shown. `scope`: the one owner it is for, empty for the whole node's.
+    `note` is by the key in `identity`. `owners`: whose contents are shown. `scope`: the one owner it is for,
+    empty for the whole node's.
     """
+    size, newest = read_checkpoint(note).size, _bare(note)
     writer = ExportWriter()
     header = Header(
         FORMAT, LEDGER, identity.node, scope, identity.log, identity.vkey, identity.network, now_ms
@@ -74,8 +81,10 @@ async def export_lines(
     yield writer.line(header)
     async with transaction(pool) as connection:
         heads = await connection.fetch(_HEADS, identity.log, size, MAX_HEADS)
-    for row in reversed(heads):
-        yield writer.line(CheckpointLine(row["note"].decode("utf-8")))
+    # The last head is by the key in the first line, also where a former key has signed one of that size.
+    older = [text for row in reversed(heads) if (text := row["note"].decode("utf-8")) != newest]
+    for text in (*older, newest):
+        yield writer.line(CheckpointLine(text))
     for start in range(0, size, _PAGE):
         async with transaction(pool, owners) as connection:
             page = (identity.log, start, min(start + _PAGE, size))
@@ -84,6 +93,13 @@ async def export_lines(
         for row in rows:
             yield writer.line(_leaf(row, erased.get(row["idx"]), vault))
     yield writer.end()
+
+
+def _bare(note: bytes) -> str:
+    """The note with the log's own signature alone, which is the first."""
+    text, _, lines = note.decode("utf-8").rpartition(_SIGNATURES)
+    own, _, _ = lines.partition("\n")
+    return f"{text}{_SIGNATURES}{own}\n"
 
 
 def _leaf(row: asyncpg.Record, erased: asyncpg.Record | None, vault: Vault) -> Record:

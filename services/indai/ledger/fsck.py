@@ -21,7 +21,7 @@ from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.errors import IndaiError
 from indai.protocol.leaf import LedgerLeaf
 from indai.protocol.merkle import HASH_SIZE, CompactRange, leaf_hash
-from indai.protocol.note import Verifier
+from indai.protocol.note import Verifier, parse_note
 from indai.protocol.tiles import TILE_HEIGHT, TILE_WIDTH
 from indai.storage.pool import transaction
 
@@ -68,11 +68,21 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The ledger to check: its verifier, what opens its contents, the file with its last signed head."""
+    """The ledger to check: its verifier, what opens its contents, the file with its last signed head, and the
+    keys that it had before, newest first.
+    """
 
     verifier: Verifier
     vault: Vault
     head_file: Path
+    former: tuple[Verifier, ...] = ()
+
+    def opened(self, note: bytes) -> tuple[Checkpoint, int]:
+        """A head by any of its keys, and which: 0 is the newest. Raises IndaiError."""
+        keys = (self.verifier, *self.former)
+        signed = {one.key_hash for one in parse_note(note)[1]}
+        place = next((place for place, key in enumerate(keys) if key.key_hash in signed), 0)
+        return open_checkpoint(note, keys[place])[0], place
 
 
 async def check(
@@ -98,6 +108,7 @@ class _Run:
         self._growing: dict[tuple[int, int], list[bytes]] = {}
         self._file_head: Checkpoint | None = None
         self._roots_agree = True
+        self._oldest = len(subject.former)  # of the keys, which may still sign
         self._wrong: set[tuple[int, int]] = set()
 
     async def everything(self, progress: Callable[[int], None]) -> None:
@@ -115,7 +126,7 @@ class _Run:
     def _read_head_file(self) -> None:
         path = self._subject.head_file
         try:
-            self._file_head, _ = open_checkpoint(path.read_bytes(), self._subject.verifier)
+            self._file_head, _ = self._subject.opened(path.read_bytes())
         except OSError as error:
             self.checked.add(str(path), f"The file of the last signed head cannot be read: {error.strerror}.")
         except IndaiError as error:
@@ -238,7 +249,10 @@ class _Run:
             place = f"tlog.checkpoint {head['size']}"
             self._root(place, Checkpoint(self._log, head["size"], head["root"]))
             try:
-                signed, _ = open_checkpoint(head["note"], self._subject.verifier)
+                signed, key = self._subject.opened(head["note"])
+                if key > self._oldest:
+                    self.checked.add(place, "It is signed with a key that the log had given up by then.")
+                self._oldest = min(self._oldest, key)
                 if (signed.size, signed.root) != (head["size"], head["root"]):
                     self.checked.add(place, "The row is not what its signed note says.")
             except IndaiError as error:
@@ -269,7 +283,7 @@ class _Run:
         note = await connection.fetchval("SELECT note FROM tlog.published WHERE log = $1", self._log)
         try:
             if note is not None:
-                open_checkpoint(note, self._subject.verifier)
+                self._subject.opened(note)
         except IndaiError as error:
             self.checked.add("tlog.published", error.message)
         await self._strangers(connection, size)

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import asyncpg
 import grpc
 from indai.ledger.export import LedgerIdentity, export_lines
 from indai.ledger.fsck import Checked, Subject, check
+from indai.ledger.keys import LedgerKeys
 from indai.ledger.vault import Sealed, Vault, entry_name
 from indai.protocol.checkpoint import read_checkpoint
 from indai.protocol.cosereceipt import CoseReceipt
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.header import MID_BYTES
+from indai.protocol.keys import SigningKey
 from indai.protocol.leaf import LeafKind
+from indai.protocol.note import Signer
 from indai.protocol.quoting import quoted
 from indai.protocol.tlogproof import TlogProof
 from indai.storage.pool import transaction
@@ -42,7 +46,7 @@ _FIND = """
 
 
 class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
-    """Serves the ledger that `signer` signs. `clock`: ms since the epoch."""
+    """Serves the ledger that `signer` signs with the current one of `keys`. `clock`: ms since the epoch."""
 
     def __init__(
         self,
@@ -51,8 +55,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         identity: LedgerIdentity,
         vault: Vault,
         clock: Callable[[], int],
+        keys: LedgerKeys,
     ) -> None:
         self._pool = pool
+        self._keys = keys
+        self._next, self._change = _vkey(identity.log, keys.next), keys.change
+        self._changing = asyncio.Lock()
         self._vault = vault
         self._signer = signer
         self._identity = identity
@@ -65,12 +73,43 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         context: grpc.aio.ServicerContext[pb.GetCheckpointRequest, pb.GetCheckpointResponse],
     ) -> pb.GetCheckpointResponse:
         """The head of everything committed."""
-        return pb.GetCheckpointResponse(
-            checkpoint=await self._signer.publish(),
-            origin=self._identity.log,
-            vkey=self._identity.vkey,
-            content_key_id=self._vault.key_id,
-        )
+        async with self._changing:
+            return pb.GetCheckpointResponse(
+                checkpoint=await self._signer.publish(),
+                origin=self._identity.log,
+                vkey=self._signer.verifier.vkey,
+                content_key_id=self._vault.key_id,
+                next_vkey=self._next,
+                key_change=self._change,
+            )
+
+    async def PrepareLedgerKey(
+        self,
+        request: pb.PrepareLedgerKeyRequest,
+        context: grpc.aio.ServicerContext[pb.PrepareLedgerKeyRequest, pb.PrepareLedgerKeyResponse],
+    ) -> pb.PrepareLedgerKeyResponse:
+        """The next key, and how this one announces it."""
+        async with self._changing:
+            key, announcement = await asyncio.to_thread(self._keys.prepare)
+            self._next = _vkey(self._identity.log, key)
+            return pb.PrepareLedgerKeyResponse(
+                vkey=self._signer.verifier.vkey, next_vkey=self._next, announcement=announcement
+            )
+
+    async def ChangeLedgerKey(
+        self,
+        request: pb.ChangeLedgerKeyRequest,
+        context: grpc.aio.ServicerContext[pb.ChangeLedgerKeyRequest, pb.ChangeLedgerKeyResponse],
+    ) -> pb.ChangeLedgerKeyResponse:
+        """The next key signs from now on; repeated, nothing changes. Raises NotFound for any other key."""
+        async with self._changing:
+            if request.vkey != self._signer.verifier.vkey:
+                # Refused where another process signs: then no key is taken here.
+                await self._signer.publish()
+                keys = await asyncio.to_thread(self._keys.take, request.vkey)
+                await self._signer.change(keys)
+                self._next, self._change = "", await asyncio.to_thread(lambda: self._keys.change)
+        return pb.ChangeLedgerKeyResponse(checkpoint=await self._signer.publish())
 
     async def GetReceiptProof(
         self,
@@ -115,9 +154,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """The whole log, with the contents of one owner or of all."""
         scope = _handle(request.owner) if request.owner else ""
         owners = [scope] if scope else [_handle(owner) for owner in request.owners]
-        size = read_checkpoint(await self._signer.publish()).size
+        # The key is read where nothing can change it between the signature and here.
+        async with self._changing:
+            note = await self._signer.publish()
+            identity = replace(self._identity, vkey=self._signer.verifier.vkey)
         chunk = bytearray()
-        lines = export_lines(self._pool, self._identity, size, owners, scope, self._clock(), self._vault)
+        lines = export_lines(self._pool, identity, note, owners, scope, self._clock(), self._vault)
         async for line in lines:
             chunk += line
             if len(chunk) >= _CHUNK:
@@ -131,7 +173,8 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         context: grpc.aio.ServicerContext[pb.CheckLedgerRequest, pb.CheckLedgerResponse],
     ) -> AsyncIterator[pb.CheckLedgerResponse]:
         """The live ledger against itself: how far it is, then what was found."""
-        subject = Subject(self._signer.verifier, self._vault, self._signer.head_file)
+        signer = self._signer
+        subject = Subject(signer.verifier, self._vault, signer.head_file, signer.former)
         owners = [_handle(owner) for owner in request.owners]
         done: asyncio.Queue[int | None] = asyncio.Queue()
         work = asyncio.create_task(check(self._pool, subject, owners, done.put_nowait))
@@ -167,6 +210,10 @@ def _checked(found: Checked) -> pb.CheckLedgerResponse:
         heads=found.heads,
         findings=[pb.LedgerFinding(place=one.place, message=one.message) for one in found.findings],
     )
+
+
+def _vkey(log: str, key: SigningKey | None) -> str:
+    return Signer(log, key).verifier.vkey if key else ""
 
 
 def _handle(text: str) -> str:

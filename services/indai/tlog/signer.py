@@ -26,7 +26,7 @@ from indai.protocol.note import Signer, Verifier, add_signatures
 from indai.storage.pool import transaction
 from indai.tlog.frontier import Frontier
 from indai.tlog.hasher import Hasher, hold, take_over_signing
-from indai.tlog.headfile import HeadFile, rolled_back
+from indai.tlog.headfile import HeadFile, rolled_back, signer_of
 from indai.tlog.reader import read_tiles
 
 
@@ -73,6 +73,7 @@ class LogSigner:
         self._former = tuple(former)
         self._head = HeadFile(directory, keys.verifier, *former)
         self._hasher = Hasher(pool, keys.origin, epoch)
+        self._written = b""  # the note in the head file, as far as this process has written it
         self._one_at_a_time = asyncio.Lock()  # the hasher's frontier is between two states while it works
 
     @property
@@ -94,13 +95,24 @@ class LogSigner:
         clock: Callable[[], int],
         former: Sequence[Verifier] = (),
     ) -> LogSigner:
-        """Replace the log's signer, catch up and publish. `former` are keys that the log had before.
+        """Replace the log's signer, catch up and publish. `former` are keys that the log had before,
+        newest first.
 
         Raises IndaiError (LOG_ROLLED_BACK) when the database is not the one signed last.
         """
         signer = cls(pool, keys, directory, clock, await take_over_signing(pool, keys.origin), former)
         await signer.publish()
         return signer
+
+    @property
+    def former(self) -> tuple[Verifier, ...]:
+        """What checks heads that were signed before the log had this key, newest first."""
+        return self._former
+
+    async def change(self, keys: LogKeys) -> None:
+        """As `change_key`, after the signature that is under way."""
+        async with self._one_at_a_time:
+            self.change_key(keys)
 
     def change_key(self, keys: LogKeys) -> None:
         """Sign with another key of the same log from now on."""
@@ -123,10 +135,11 @@ class LogSigner:
                 return await self._publish(connection, frontier.size, note)
 
     def cose_receipt(self, index: int, hashes: Sequence[bytes], note: bytes) -> CoseReceipt:
-        """A COSE receipt of leaf `index` under the head in `note`, which must be one of this log's own: no
-        root is signed that was not signed as a checkpoint before. Raises ProtocolError for another note.
+        """A COSE receipt of leaf `index` under the head in `note`, which must be one of this log's own, by
+        its key or a former one: no root is signed that was not signed as a checkpoint before. Raises
+        ProtocolError for another note.
         """
-        head, _ = open_checkpoint(note, self._keys.verifier)
+        head, _ = open_checkpoint(note, signer_of(note, (self._keys.verifier, *self._former)))
         return sign_receipt(head.origin, self._keys.key, head.size, head.root, index, tuple(hashes))
 
     async def _sign(self, connection: asyncpg.Connection, frontier: Frontier) -> bytes:
@@ -135,8 +148,10 @@ class LogSigner:
         await self._check_extends(connection, last, checkpoint)
         # Ed25519 is deterministic: a head that is signed again is the same note.
         note = sign_checkpoint(checkpoint, [Signer(self._keys.origin, self._keys.key)])
-        if checkpoint != last:
+        # Under a new key the same head is written again: then older keys alone start nothing any more.
+        if checkpoint != last or note != self._written:
             await asyncio.to_thread(self._head.write, note)
+            self._written = note
         await connection.execute(
             "INSERT INTO tlog.checkpoint (log, size, root, note, time) VALUES ($1, $2, $3, $4, $5)"
             " ON CONFLICT (log, size) DO NOTHING",

@@ -1,23 +1,45 @@
-"""Signed heads travel beside messages: each node holds the other's, exports them, and proves a split view."""
+"""Signed heads travel beside messages: each node holds the other's, exports them, and proves a split view. A
+ledger changes its key while its node runs, and wherever the change is cut off.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from indai.client.audit import audit
+import asyncpg
+import pytest
+from indai.client.audit import Verdict, audit
+from indai.client.audit.receipts import check_receipt, key_history
 from indai.client.channels import plain_channel
-from indai.client.exports import PeerCheckpointLine, read_export
+from indai.client.exports import CheckpointLine, PeerCheckpointLine, read_export
 from indai.client.fraud import read_evidence
+from indai.client.receiptfile import ReceiptFile
+from indai.ledger.entries import prepare, record
+from indai.ledger.export import LedgerIdentity
+from indai.ledger.keys import LedgerKeys
+from indai.ledger.servicer import LedgerService
+from indai.ledger.vault import Vault
+from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
+from indai.node.ledger_key import LedgerKey
 from indai.node.peer_heads import PeerHeads
-from indai.protocol.checkpoint import Checkpoint, read_checkpoint, sign_checkpoint
+from indai.node.service import Service
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint, read_checkpoint, sign_checkpoint
+from indai.protocol.errors import InvalidInput, NotFound, ProtocolError
+from indai.protocol.handlestate import HandleState
 from indai.protocol.keys import SigningKey
+from indai.protocol.leaf import LeafKind
 from indai.protocol.note import Signer
-from indai.storage.pool import open_pool
-from indai.v1 import ledger_pb2, owner_pb2
+from indai.storage.pool import open_pool, transaction
+from indai.tlog.append import take_over
+from indai.tlog.signer import LogSigner
+from indai.v1 import ledger_pb2, ledger_pb2_grpc, owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
 
 from tests.conftest import Database
@@ -25,6 +47,7 @@ from tests.service.node.conftest import Pair
 from tests.service.node.world import Node, now_ms
 
 HOUR, DAY = 3_600_000, 86_400_000
+KEPT = "ind.ai/node-kept"  # the node whose ledger is started again and again
 
 
 async def export(node: Node, path: Path) -> Path:
@@ -82,4 +105,148 @@ async def test_two_heads_that_contradict_each_other_are_a_proof_in_a_file(
     assert evidence.log == signer.verifier
     assert heads.newest() == b"ours"
     await heads.close()
+    await pool.close()
+
+
+async def deal(pair: Pair) -> owner_pb2.GetReceiptRequest:
+    """A meeting; what asks for its receipt."""
+    start = now_ms() + HOUR
+    thread = await pair.alice.meet("ind.ai/bob", minutes=20, from_ms=start, until_ms=start + 20 * DAY)
+    await pair.bob.rest(thread.thread_id)
+    return owner_pb2.GetReceiptRequest(thread_id=thread.thread_id)
+
+
+async def name_next_key(pair: Pair, node: str, prepared: ledger_pb2.PrepareLedgerKeyResponse) -> None:
+    """What the command does with the node's rotation key."""
+    record = (await pair.world.resolver().resolve(node)).state.node_record
+    assert record is not None
+    wanted = replace(record, ledger_vkey=prepared.next_vkey, ledger_key_change=prepared.announcement)
+    await pair.world.enrol(node, HandleState((), node_record=wanted).to_proto().node_record)
+
+
+async def test_a_live_ledger_changes_its_key_and_what_the_former_signed_holds(
+    pair: Pair, tmp_path: Path
+) -> None:
+    operator, deals = pair.a.operator(), [await deal(pair)]
+    early = await pair.alice.stub.GetReceipt(deals[0])
+    before = await pair.world.mirror(tmp_path / "before.jsonl")
+    answer = await operator.PrepareLedgerKey(owner_pb2.OperatorServicePrepareLedgerKeyRequest())
+    await name_next_key(pair, answer.handle, answer.key)
+    followed = await operator.FollowLedgerKey(owner_pb2.FollowLedgerKeyRequest())
+    assert followed.vkey == answer.key.next_vkey != answer.key.vkey
+    assert (await operator.GetNode(owner_pb2.GetNodeRequest())).record.ledger_vkey == followed.vkey
+    deals.append(await deal(pair))
+    registry = await pair.world.mirror(tmp_path / "registry.jsonl")
+    history = key_history(registry, pair.world.policy.policy)
+    # The early receipt as it was handed out, the same anew, and one of after the change, in both encodings.
+    for receipt in (early, *[await pair.alice.stub.GetReceipt(ask) for ask in deals]):
+        file = ReceiptFile(receipt.leaf, receipt.tlog_proof, receipt.cose, receipt.opening, receipt.envelope)
+        assert check_receipt(file, history).what == "commitment"
+    with pytest.raises(ProtocolError):  # a mirror of before vouches for the former key alone
+        check_receipt(file, key_history(before, pair.world.policy.policy))
+    path = await export(pair.a, tmp_path / "a.jsonl")
+    notes = [one.note.encode() for _, one in read_export(path) if isinstance(one, CheckpointLine)]
+    keys = [answer.key.vkey, answer.key.next_vkey]
+    by = [next(vkey for vkey in keys if signed_by(note, vkey)) for note in notes]
+    assert by == sorted(by, key=keys.index)
+    assert set(by) == set(keys)
+    report = audit([path, await export(pair.b, tmp_path / "b.jsonl")], registry, pair.world.policy.policy)
+    assert [finding.to_json() for finding in report.findings] == []
+    assert {one.verdict for one in report.commitments} == {Verdict.VALID}
+    checks = [one.check async for one in operator.CheckLedger(owner_pb2.OperatorServiceCheckLedgerRequest())]
+    assert [one.message for one in checks[-1].findings] == []
+    assert audit([path], before, pair.world.policy.policy).exit_status == 1
+
+
+def signed_by(note: bytes, vkey: str) -> bool:
+    try:
+        open_checkpoint(note, vkey)
+    except ProtocolError:
+        return False
+    return True
+
+
+@dataclass
+class Machine:
+    """A node's ledger alone, as it is after a start: whatever was in memory before is gone."""
+
+    pair: Pair
+    pool: asyncpg.Pool
+    data: Path
+    origin = f"{KEPT}/ledger/2026"
+
+    @property
+    def keyring(self) -> Keyring:
+        return Keyring(self.data / "keys", open_keystore(self.data, {}, create=True))
+
+    async def start(self) -> tuple[LedgerService, LedgerKey]:
+        keys = LedgerKeys(self.keyring, self.origin)
+        signer = await LogSigner.open(
+            self.pool, keys.current, self.data / "heads", now_ms, former=keys.former
+        )
+        world, vault = self.pair.world, Vault(b"\x07" * 32)
+        identity = LedgerIdentity(KEPT, self.origin, signer.verifier.vkey, world.policy.network)
+        service = LedgerService(self.pool, signer, identity, vault, now_ms, keys)
+        adder = ledger_pb2_grpc.add_LedgerServiceServicer_to_server
+        stub = ledger_pb2_grpc.LedgerServiceStub(local_channel([Service(adder, service)]))
+        said = await stub.GetCheckpoint(ledger_pb2.GetCheckpointRequest())
+        key = LedgerKey(KEPT, stub, world.resolver(), said)
+        await world.enrol(KEPT, await key.settle("127.0.0.1:9", b""))
+        return service, key
+
+    async def grow(self, leaves: int) -> None:
+        writer = await take_over(self.pool, self.origin)
+        async with transaction(self.pool, ["ind.ai/alice"]) as connection:
+            size = await connection.fetchval("SELECT size FROM tlog.head WHERE log = $1", self.origin)
+            mids = [hashlib.sha256(b"%d" % number).digest() for number in range(size, size + leaves)]
+            entries = [prepare("ind.ai/alice", mid, LeafKind.COMMITMENT, b"x", now_ms()) for mid in mids]
+            await record(connection, self.origin, writer.epoch, entries, Vault(b"\x07" * 32))
+
+
+async def test_a_change_that_is_cut_off_anywhere_is_complete_after_a_start_or_was_none(
+    pair: Pair, database: Database, tmp_path: Path
+) -> None:
+    """Each round goes one step further, and then everything in memory is gone, as after kill -9."""
+    pool = await open_pool(database.dsn, max_size=4)
+    machine = Machine(pair, pool, tmp_path)
+    await machine.grow(1)
+    _, key = await machine.start()
+    first = key.record.ledger_vkey
+    prepared = (await key.prepare()).key
+    _, key = await machine.start()
+    assert (await key.follow(), (await key.prepare()).key) == (
+        first,
+        prepared,
+    )  # made once, and signs nothing
+    await machine.grow(1)
+    await name_next_key(pair, KEPT, prepared)
+    _, key = await machine.start()  # the record names it, and the ledger did not know yet
+    assert await key.follow() == key.record.ledger_vkey == prepared.next_vkey
+    second = (await key.prepare()).key
+    await name_next_key(pair, KEPT, second)
+    path = tmp_path / "keys" / f"next-log-{machine.origin.replace('/', '_')}.sealed"
+    left = path.read_bytes()
+    machine.keyring.release_log_key(machine.origin)
+    path.write_bytes(left)  # killed between two files: it stands in both, and no head is signed with it
+    service, key = await machine.start()
+    assert await key.follow() == key.record.ledger_vkey == second.next_vkey
+    third = (await key.prepare()).key
+    assert (third.vkey, third.next_vkey != third.vkey) == (second.next_vkey, True)
+    # A key that the record does not name is never taken; nor one that nobody made.
+    assert await key.follow() == second.next_vkey
+    context: Any = None
+    with pytest.raises(NotFound):
+        await service.ChangeLedgerKey(ledger_pb2.ChangeLedgerKeyRequest(vkey=first), context)
+    request = ledger_pb2.ExportLedgerRequest(owners=["ind.ai/alice"])
+    (export_file := tmp_path / "kept.jsonl").write_bytes(
+        b"".join([part.lines async for part in service.ExportLedger(request, context)])
+    )
+    registry = await pair.world.mirror(tmp_path / "registry.jsonl")
+    found = audit([export_file], registry, pair.world.policy.policy).findings
+    assert {one.check for one in found} == {"content"}  # its contents are no commitments; all else holds
+    # Older keys alone start nothing any more: nobody signs with what was given up.
+    for stale in (tmp_path / "keys").glob("log-*-3.sealed"):
+        stale.unlink()
+    with pytest.raises(InvalidInput, match="does not hold a checkpoint signed by"):
+        await machine.start()
     await pool.close()

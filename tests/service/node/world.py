@@ -62,7 +62,7 @@ class World:
     async def enrol(self, handle: str, record: registry_pb2.NodeRecord) -> None:
         """What the command does with the operator's rotation key."""
         resolver = self.resolver()
-        wanted = NodeRecord(record.address, record.tls_spki_sha256, record.ledger_origin, record.ledger_vkey)
+        wanted = NodeRecord.from_proto(record)
         try:
             known = await resolver.resolve(handle)
         except NotFound:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from indai.client.audit import audit
-from indai.client.exports import CheckpointLine, EntryLine, read_export
+from indai.client.bundles import write_bundles
+from indai.client.exports import CheckpointLine, EntryLine, encode, read_export
 from indai.client.fraud import read_evidence
 from indai.client.gossip import Gossip, Heard
 from indai.client.mirror import mirror
 from indai.client.network import NetworkPolicy
 from indai.client.resolver import Resolver
 from indai.protocol.checkpoint import Checkpoint, sign_checkpoint
-from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.errors import IndaiError, ProtocolError, Reason
 from indai.protocol.keys import SigningKey
 from indai.protocol.logkeys import announce
 from indai.protocol.note import Signer
@@ -179,6 +181,20 @@ async def test_a_mirror_and_its_audit_follow_the_log_to_its_next_key(
     assert len([record for record in records if isinstance(record, EntryLine)]) == 4
     text = path.read_bytes().splitlines(keepends=True)
 
+    assert write_bundles(path, tmp_path / "tiles").checkpoint.size == 4
+    assert (tmp_path / "tiles" / "checkpoint").read_bytes() == notes[-1].note.encode()
+
+    # Nor is it cut into tiles, when a head of the key before is missing, or is of another tree.
+    signer = Signer(ORIGIN, KEYS.key)
+    of_another_tree = sign_checkpoint(Checkpoint(ORIGIN, 2, bytes(32)), [signer]).decode()
+    forged = encode(replace(notes[0], note=of_another_tree))
+    fewer = text[-1].replace(b'"checkpoints":3', b'"checkpoints":2')
+    for lines in ([text[0], *text[2:-1], fewer], [text[0], forged, *text[2:]]):
+        reseal(path, lines)
+        with pytest.raises(ProtocolError) as refused:
+            write_bundles(path, tmp_path / "other")
+        assert refused.value.reason is Reason.BAD_SIGNATURE
+        assert not (tmp_path / "other").exists()
     reseal(path, text[:1] + text[2:])
     assert "registry-head" in {one.check for one in audit([], path, old_policy.policy).findings}
 

@@ -1,13 +1,16 @@
 """Dishonest worlds: in each, one thing about registry, ledger or deal is not as it should be."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from indai.client.audit import Report, Severity
 from indai.client.exports import IN
 from indai.policy.compiled import compile_policy
 from indai.protocol.envelope import Envelope, parse_envelope
 from indai.protocol.leaf import LeafKind
+from indai.protocol.logkeys import announce
+from indai.protocol.note import Signer
 from indai.protocol.operations import UPDATE, build_operation
 from indai.protocol.registryleaf import RegistryLeaf, encode_registry_leaf
 from indai.v1 import envelope_pb2, policy_pb2
@@ -99,6 +102,30 @@ def head_by_another_key() -> World:
     world = honest()
     world.a.head_key = key("another")
     return world
+
+
+def rotated(by_former: Sequence[int] = (2,), *, announced: bool = True) -> World:
+    """Node a's ledger has changed its key: older heads of 2 and 3 leaves, these of them by the former one."""
+    world = honest()
+    node, former, new = world.a, world.a.key, key("second")
+    state = world.registry.chains[node.handle].state
+    record = state.node_record
+    assert record is not None
+    change = announce(node.origin, former, new) if announced else b""
+    named = replace(record, ledger_vkey=Signer(node.origin, new).verifier.vkey, ledger_key_change=change)
+    world.registry.submit(UPDATE, node.handle, replace(state, node_record=named), NOW + HOUR)
+    node.key, node.head_sizes, right = new, [2, 3], node.note
+
+    def note(size: int) -> str:
+        node.head_key = former if size in by_former else None
+        return right(size)
+
+    node.note = note  # type: ignore[method-assign]
+    return world
+
+
+def head_by_a_key_that_was_given_up() -> World:
+    return rotated(by_former=(3,))
 
 
 def leaf_changed_under_its_head() -> World:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from indai.client.audit import CHECKS, Severity, Verdict
+from indai.client.audit import CHECKS, Severity, Verdict, audit
 from indai.v1 import policy_pb2
 
 from .event_lies import (
@@ -38,6 +38,7 @@ from .lies import (
     decision_recorded_twice,
     first_message_withheld,
     forged_signature,
+    head_by_a_key_that_was_given_up,
     head_by_another_key,
     key_of_nobody,
     key_revoked_long_before,
@@ -61,6 +62,7 @@ from .lies import (
     registry_entry_not_under_its_head,
     registry_of_somebody_else,
     registry_with_another_root,
+    rotated,
     two_receipts,
     wrong_direction,
     wrong_map_root,
@@ -83,6 +85,7 @@ LIES: list[tuple[str, Callable[[], World], Verdict]] = [
     ("ledger-identity", ledger_with_a_key_nobody_published, Verdict.VALID),
     ("ledger-identity", owner_who_lives_elsewhere, Verdict.VALID),
     ("ledger-head", head_by_another_key, Verdict.VALID),
+    ("ledger-head", head_by_a_key_that_was_given_up, Verdict.VALID),
     ("ledger-tree", leaf_changed_under_its_head, Verdict.INCONCLUSIVE),
     ("ledger-tree", leaf_cut_off, Verdict.VALID),
     ("ledger-tree", older_head_of_another_tree, Verdict.VALID),
@@ -163,6 +166,19 @@ def test_a_gap_is_left_open_by_the_one_check_for_it(
     report = gap().audit(tmp_path)
     assert checks(report, Severity.NOTE) == {check}
     assert [one.verdict for one in report.commitments] == [verdict]
+    assert report.exit_status == 3
+
+
+def test_a_ledgers_key_may_change_and_without_the_former_keys_word_it_is_noted(tmp_path: Path) -> None:
+    for by_former in ((2,), (2, 3)):
+        report = rotated(by_former).audit(tmp_path)
+        assert [finding.to_json() for finding in report.findings] == []
+    report = rotated(announced=False).audit(tmp_path)
+    assert {(one.check, one.severity) for one in report.findings} == {("ledger-identity", Severity.NOTE)}
+    assert report.exit_status == 0
+    # Without the registry nobody can tell whose key the older one was.
+    report = audit([tmp_path / "a.jsonl"], None)
+    assert ("ledger-head", Severity.OPEN) in {(one.check, one.severity) for one in report.findings}
     assert report.exit_status == 3
 
 

@@ -19,7 +19,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "registry-chain": "every operation follows from its handle's history, signed by its rotation key",
         "registry-map": "every entry carries the root of the map handle -> latest operation",
         "ledger-identity": "the ledger is the one its node's registry record names",
-        "ledger-head": "every head of a ledger is signed by the key in its node's record",
+        "ledger-head": "every head of a ledger is signed by a key in its node's record that it still had",
         "ledger-tree": "a ledger's leaves make the tree of every head",
         "split-view": "no log has signed two heads that contradict each other",
         "evidence": "evidence of two histories is signed by the log it accuses, and settled",

@@ -22,7 +22,7 @@ from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.delegations import check_delegation, delegator_of
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason
-from indai.protocol.handlestate import MAX_DEPTH
+from indai.protocol.handlestate import MAX_DEPTH, NodeRecord
 from indai.protocol.header import MAX_SKEW_MS, network_id
 from indai.protocol.logkeys import read_announcement
 from indai.protocol.merkle import leaf_hash
@@ -154,11 +154,14 @@ class KeyHistory:
         return {version.chain.state.node for version in self._all(handle)}
 
     def ledgers(self, node: str) -> Iterator[tuple[str, str]]:
-        """(origin, verifier key) of every ledger that a node's record has ever named."""
+        """(origin, verifier key) of every ledger that a node's record has ever named, oldest first."""
+        return ((record.ledger_origin, record.ledger_vkey) for record in self.records(node))
+
+    def records(self, node: str) -> Iterator[NodeRecord]:
+        """Every record that a node has ever had, oldest first."""
         for version in self._all(node):
-            record = version.chain.state.node_record
-            if record:
-                yield record.ledger_origin, record.ledger_vkey
+            if version.chain.state.node_record:
+                yield version.chain.state.node_record
 
     def _all(self, handle: str) -> Iterator[Version]:
         for subject in self._subjects.get(handle, ()):

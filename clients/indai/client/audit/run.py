@@ -12,6 +12,7 @@ from indai.client.audit.commitments import Judge
 from indai.client.audit.evidence import Accusations, against_ledgers, against_registry, judge_words
 from indai.client.audit.facts import Ledger, Transcripts
 from indai.client.audit.findings import Findings
+from indai.client.audit.ledgerkeys import LedgerKeys
 from indai.client.audit.parts import Assembly, Readers, Scope, versions_in
 from indai.client.audit.registry import KeyHistory, Progress, replay_registry
 from indai.client.audit.report import Counts, Place, Proof, Report, Severity
@@ -109,16 +110,20 @@ class _Opening:
 
 
 def _open(path: Path, history: KeyHistory | None, findings: Findings) -> _Opening:
-    header, heads, heard = None, [], []
+    header, heads, heard = None, list[Head](), list[Head]()
     try:
         for line, record in read_export(path):
             place = Place(path.name, line)
             if isinstance(record, Header):
                 header = record
+                keys = LedgerKeys(header, history)
                 if not _is_ledger(record, place, history, findings):
                     return _Opening(path, None, [])
+                for former, following in keys.unannounced():
+                    message = f"The key {former} has not signed that {following} follows it."
+                    findings.add(Severity.NOTE, "ledger-identity", place, message)
             elif isinstance(record, CheckpointLine) and header is not None:
-                head = _head(record, header, place, findings)
+                head = _head(record, header, keys, place, findings)
                 heads += [head] if head else []
             elif isinstance(record, PeerCheckpointLine):
                 peers = _peers_head(record, place, history, findings)
@@ -130,6 +135,9 @@ def _open(path: Path, history: KeyHistory | None, findings: Findings) -> _Openin
         # then.
         if header is None:
             findings.add(Severity.UNREADABLE, "file", _place(path, error), error.message)
+    for head in keys.relapses(heads) if header else ():
+        message = "The head is signed with a key that the ledger had given up before."
+        findings.add(Severity.INVALID, "ledger-head", head.place, message)
     return _Opening(path, header, heads, heard)
 
 
@@ -155,9 +163,16 @@ def _is_ledger(header: Header, place: Place, history: KeyHistory | None, finding
     return True
 
 
-def _head(record: CheckpointLine, header: Header, place: Place, findings: Findings) -> Head | None:
+def _head(
+    record: CheckpointLine, header: Header, keys: LedgerKeys, place: Place, findings: Findings
+) -> Head | None:
+    vkey = keys.of(record.note.encode())
+    if not vkey and not keys.published:
+        message = "The head is signed with a key that only the registry can vouch for."
+        findings.add(Severity.OPEN, "ledger-head", place, message)
+        return None
     try:
-        checkpoint, cosignatures = open_checkpoint(record.note.encode(), header.vkey)
+        checkpoint, cosignatures = open_checkpoint(record.note.encode(), vkey or header.vkey)
     except IndaiError as error:
         findings.add(Severity.INVALID, "ledger-head", place, error.message)
         return None
@@ -165,7 +180,7 @@ def _head(record: CheckpointLine, header: Header, place: Place, findings: Findin
         message = f"The head is not one of {header.log}, or has a signature of a key that is not known."
         findings.add(Severity.INVALID, "ledger-head", place, message)
         return None
-    return Head(checkpoint, place, record.note.encode(), header.vkey)
+    return Head(checkpoint, place, record.note.encode(), vkey)
 
 
 def _peers_head(

@@ -103,7 +103,8 @@ class Rebuilt {
       if (this.v.hex(await this.tree.root()) !== this.v.hex(head.root)) this.wrong.push(w("the head of size {size} has another root", head));
     }
   }
-  async steps(policy) {
+  // `others`: keys that mirrors show, with which a ledger's older heads may be signed.
+  async steps(policy, others = []) {
     const steps = [], newest = this.heads.at(-1);
     let key = await this.v.readVkey(this.header.vkey), covered = 0;
     for (const head of this.heads) {
@@ -111,7 +112,8 @@ class Rebuilt {
       const next = !head.signatures.some((line) => line.id === key.id) && this.announced.find((one) => one.old === key.vkey && one.index < covered);
       if (next) key = next.next;
       covered = head.size;
-      const found = await this.v.headSteps(head, [key], head === newest ? policy : null);
+      const keys = head === newest ? [key] : [key, ...others.filter((one) => one.name === key.name)];
+      const found = await this.v.headSteps(head, keys, head === newest ? policy : null);
       if (head === newest) steps.push(...found);
       else if (!found[0].ok) steps.push(found[0]);
       if (!head.met && head.size) this.wrong.push(w("there are no leaves for the head of size {size}", head));
@@ -228,7 +230,7 @@ async function checkExport(v, tables, file, known) {
       else more += 1;
     }
   }
-  report(file.name, await tree.steps(known.policy));
+  report(file.name, await tree.steps(known.policy, known.keys));
   for (const [name, steps] of shown) report(name, steps, true);
   if (more) report(file.name, [step(true, w("{n} more are not shown", { n: more }), w("All of them were checked."))]);
 }

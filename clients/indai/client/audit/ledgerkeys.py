@@ -1,0 +1,68 @@
+"""Which keys a ledger has had, in their order, and whether its heads keep to it.
+
+A node's record names its ledger's key, and a later one another. What a key signs after the next one has
+signed counts for nothing: whoever has stolen a key that was given up can't go on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from indai.client.audit.registry import KeyHistory
+from indai.client.audit.trees import Head
+from indai.client.exports import Header
+from indai.protocol.errors import IndaiError
+from indai.protocol.handlestate import NodeRecord
+from indai.protocol.logkeys import read_announcement
+from indai.protocol.note import parse_note, parse_vkey
+
+
+class LedgerKeys:
+    """The keys of the ledger that an export's first line names; without a history, that line's key alone."""
+
+    def __init__(self, header: Header, history: KeyHistory | None) -> None:
+        records = [] if history is None else list(history.records(header.node))
+        self._records = [record for record in records if record.ledger_origin == header.log]
+        self._own = header.vkey
+        self.published = history is not None
+
+    @property
+    def all(self) -> list[str]:
+        """Each after the one that it followed."""
+        named = [record.ledger_vkey for record in self._records]
+        changed = [vkey for before, vkey in pairwise(["", *named]) if vkey != before]
+        return changed if self._own in changed else [*changed, self._own]
+
+    def of(self, note: bytes) -> str:
+        """The key that claims to have signed a head; empty for one that is not known, the export's for what
+        can't be read. Nothing is verified."""
+        try:
+            signed = {(one.name, one.key_hash) for one in parse_note(note)[1]}
+            known = [parse_vkey(vkey) for vkey in (self._own, *self.all)]
+        except IndaiError:
+            return self._own
+        return next((one.vkey for one in known if (one.name, one.key_hash) in signed), "")
+
+    def relapses(self, heads: Sequence[Head]) -> Iterator[Head]:
+        """Heads by a key that the ledger had given up before: a smaller one is by a later key."""
+        place, keys = 0, self.all
+        for head in sorted(heads, key=lambda head: head.checkpoint.size):
+            later = [number for number in range(place, len(keys)) if keys[number] == head.vkey]
+            if later:
+                place = later[0]
+            else:
+                yield head
+
+    def unannounced(self) -> Iterator[tuple[str, str]]:
+        """(former key, next key) of each change that the former key has not signed."""
+        for before, after in pairwise(self._records):
+            if before.ledger_vkey != after.ledger_vkey and _former(after) != before.ledger_vkey:
+                yield before.ledger_vkey, after.ledger_vkey
+
+
+def _former(record: NodeRecord) -> str:
+    try:
+        return read_announcement(record.ledger_key_change)[0].vkey
+    except IndaiError:
+        return ""

@@ -1,0 +1,90 @@
+"""Has the node's ledger sign with the key that the node's record in the registry names.
+
+The record is what everybody else goes by, so it decides: whatever ends between the operation that names the
+next key and the ledger's first head under it, the next look at the record completes the change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+from indai.client.resolver import Resolver
+from indai.protocol.errors import IndaiError, NotFound
+from indai.v1 import ledger_pb2, owner_pb2, registry_pb2
+
+if TYPE_CHECKING:
+    from indai.v1.ledger_pb2_grpc import LedgerServiceAsyncStub
+
+log = structlog.get_logger(__name__)
+
+
+class LedgerKey:
+    """The key of the ledger of node `handle`. `said` is the ledger's answer when the node started."""
+
+    def __init__(
+        self,
+        handle: str,
+        ledger: LedgerServiceAsyncStub,
+        resolver: Resolver,
+        said: ledger_pb2.GetCheckpointResponse,
+    ) -> None:
+        self.handle = handle
+        self._ledger, self._resolver = ledger, resolver
+        self._said, self._place = said, ("", b"")
+        self._one_at_a_time = asyncio.Lock()
+
+    async def settle(self, address: str, tls_spki_sha256: bytes) -> registry_pb2.NodeRecord:
+        """At a start: complete a change that was cut off; the node's record as it should stand from now on.
+        Raises as `follow`."""
+        await self.follow()
+        self._place = (address, tls_spki_sha256)
+        return self.record
+
+    @property
+    def record(self) -> registry_pb2.NodeRecord:
+        """The node's record as it should stand in the registry while no other key is on its way."""
+        return registry_pb2.NodeRecord(
+            address=self._place[0],
+            tls_spki_sha256=self._place[1],
+            ledger_origin=self._said.origin,
+            ledger_vkey=self._said.vkey,
+            ledger_key_change=self._said.key_change,
+        )
+
+    async def prepare(self) -> owner_pb2.OperatorServicePrepareLedgerKeyResponse:
+        """The next key, made at the first call."""
+        async with self._one_at_a_time:
+            key = await self._ledger.PrepareLedgerKey(ledger_pb2.PrepareLedgerKeyRequest())
+            self._said.next_vkey = key.next_vkey
+        return owner_pb2.OperatorServicePrepareLedgerKeyResponse(handle=self.handle, key=key)
+
+    async def follow(self) -> str:
+        """Have the next key sign if the newest record that is known here names it; the key that signs now.
+
+        Raises what resolving and the ledger raise.
+        """
+        async with self._one_at_a_time:
+            if self._said.next_vkey and await self._named() == self._said.next_vkey:
+                vkey = self._said.next_vkey
+                await self._ledger.ChangeLedgerKey(ledger_pb2.ChangeLedgerKeyRequest(vkey=vkey))
+                self._said = await self._ledger.GetCheckpoint(ledger_pb2.GetCheckpointRequest())
+                log.warning("the ledger signs with its next key now", vkey=vkey)
+            return self._said.vkey
+
+    async def look(self) -> None:
+        """As `follow`, for who looks again later: what fails is logged."""
+        try:
+            await self.follow()
+        except IndaiError as error:
+            log.error("the ledger's key is not changed", reason=error.reason.name, error=error.message)
+
+    async def _named(self) -> str:
+        """The key in the node's record; empty while it has none."""
+        try:
+            record = (await self._resolver.resolve(self.handle)).state.node_record
+        except NotFound:
+            self._resolver.forget(self.handle)  # it may be claimed a moment later
+            return ""
+        return record.ledger_vkey if record and record.ledger_origin == self._said.origin else ""
