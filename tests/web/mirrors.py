@@ -75,6 +75,11 @@ def whole() -> Mirror:
         "127.0.0.1:9", b"", f"{NODE_A}/ledger/2026", Signer(f"{NODE_A}/ledger/2026", HEIR).verifier.vkey
     )
     mirror.submit(CREATE, NODE_A, HandleState((key(f"{NODE_A} rotation").public_key,), (), "", node), NOW)
+    ledger = Signer(node.ledger_origin, key("changed"))
+    changed = HandleState(mirror.chains[NODE_A].state.rotation_keys)
+    change = announce(ledger.name, HEIR, ledger.key)
+    renamed = replace(node, ledger_vkey=ledger.verifier.vkey, ledger_key_change=change)
+    mirror.submit(UPDATE, NODE_A, replace(changed, node_record=renamed), NOW)
     given = Delegation(f"{ASHA}/sub", "ind:" + "a" * 32, ("meet",), NOW, NOW + DAY, (("INR", 5000),))
     known = replace(RECORD, intents=("meet",))
     _add(mirror, UPDATE, known, NOW + 1)
@@ -141,6 +146,13 @@ _OTHER = replace(
         "127.0.0.1:9", b"", f"{NODE_A}/ledger/2026", Signer(f"{NODE_A}/ledger/2026", THIEF).verifier.vkey
     ),
 )
+_OWN = f"{ASHA}/ledger/2026"
+_TO_ANOTHER_KEY = replace(
+    _OTHER,
+    node_record=NodeRecord(
+        "127.0.0.1:9", b"", _OWN, Signer(_OWN, HEIR).verifier.vkey, announce(_OWN, THIEF, SECOND)
+    ),
+)
 LIES: Final[tuple[tuple[str, Callable[[Mirror], None]], ...]] = (
     ("does not follow the operation before it", _forged(prev=b"\x01" * 32)),
     ("does not follow the operation before it", _forged(seq=2)),
@@ -159,6 +171,7 @@ LIES: Final[tuple[tuple[str, Callable[[Mirror], None]], ...]] = (
     ("its time is before the entry it follows", _forged(at=NOW - 1)),
     ("another registry", _forged(registry="ind.ai/other")),
     ("its ledger is not its own", _forged(state=_OTHER)),
+    ("its ledger is not its own", _forged(state=_TO_ANOTHER_KEY)),
     (ROOTS, _another_map),
 )
 

@@ -251,7 +251,7 @@ async def test_a_mirror_is_replayed_operation_by_operation_and_each_lie_in_it_is
         await _judged(window, *paths)
         assert await _verdicts(window) == ["good"]
         assert audited(paths[0], honest.trust) == set()
-        await expect(window.page.locator(".steps > li").filter(has_text="operations (10)")).to_have_class(
+        await expect(window.page.locator(".steps > li").filter(has_text="operations (11)")).to_have_class(
             "good"
         )
         await expect(window.page.get_by_text("announced under both keys")).to_have_count(1)

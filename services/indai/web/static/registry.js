@@ -97,10 +97,22 @@ function readState(bytes, handle) {
   });
   const ids = [...rotation.map(idOf), ...agents.map((one) => one.id)];
   if (!rotation.length || rotation.length > 5 || new Set(ids).size !== ids.length || agents.filter((one) => !one.revoked).length > 10) refuse("its keys are none, too many, or named twice");
-  const record = got.record && read(got.record, [], { 1: "address", 2: "spki", 3: "origin", 4: "vkey" }), vkey = record && plain(record.vkey), origin = record && plain(record.origin);
+  const record = got.record && read(got.record, [], { 1: "address", 2: "spki", 3: "origin", 4: "vkey", 5: "change" }), vkey = record && plain(record.vkey), origin = record && plain(record.origin);
   // A node names its own ledger alone: else it could put its key in the place of another's.
   if (record && (got.node || origin.slice(0, -12) !== handle || !/\/ledger\/[0-9]{4}$/.test(origin) || !vkey.startsWith(origin + "+"))) refuse("its ledger is not its own");
-  return { rotation, ranks: rotation.map(idOf), agents, ids, delegations: (got.delegations ?? []).map(hex).join(), vkey };
+  return { rotation, ranks: rotation.map(idOf), agents, ids, delegations: (got.delegations ?? []).map(hex).join(), vkey, change: record?.change };
+}
+// Two keys of one log that announce, both, that the second follows the first.
+async function succession(body) {
+  const note = words.decode(body), [format, origin, ...vkeys] = note.slice(0, note.indexOf("\n\n")).split("\n");
+  const [old, next] = await Promise.all(vkeys.map(readVkey));
+  const lines = note.slice(note.indexOf("\n\n") + 2).split("\n").filter(Boolean).map((line) => line.split(" "));
+  const signed = await Promise.all([old, next].map(async (key) => {
+    const line = lines.map((each) => base64(each[2])).find((sig) => hex(sig.subarray(0, 4)) === key.id);
+    return line && key.name === origin && key.algorithm === 1 && ed25519(key.key, text.encode(note.slice(0, note.indexOf("\n\n") + 1)), line.subarray(4));
+  }));
+  if (format !== "ind.ai/log-key/v1" || vkeys.length !== 2 || old.vkey === next.vkey || !signed.every(Boolean)) refuse("it does not announce the log's next key under both keys");
+  return { old: old.vkey, next };
 }
 async function readOperation(body) {
   const found = envelope(body), got = read(found.payload, [], { 1: "type", 2: "handle", 3: "seq", 4: "prev", 5: "subject", 6: "issued", 7: "registry", 8: "state", 9: "nonce", 10: "predecessor", 11: "successor" });
@@ -112,7 +124,9 @@ async function readOperation(body) {
   raw(got.nonce, 16);
   if ((one.type === TRANSFER) !== Boolean(one.successor) || (one.predecessor && one.type !== CREATE)) bad();
   if (one.successor) raw(one.successor, 32);
-  return { ...one, ends, state: ends ? null : readState(got.state, one.handle), found, signer: found.signatures[0].keyid, sig: found.signatures[0].sig, digest: await sha256(found.pae) };
+  const state = ends ? null : readState(got.state, one.handle);
+  if (state?.change?.length && (await succession(state.change)).next.vkey !== state.vkey) refuse("its ledger is not its own");
+  return { ...one, ends, state, found, signer: found.signatures[0].keyid, sig: found.signatures[0].sig, digest: await sha256(found.pae) };
 }
 
 // --- one handle's chain: what it was, and what may follow ---
@@ -212,17 +226,7 @@ export class Registry {
     this.chains.set(one.handle, next);
     return next;
   }
-  async announcement(body, index) {
-    const note = words.decode(body), [format, origin, ...vkeys] = note.slice(0, note.indexOf("\n\n")).split("\n");
-    const [old, next] = await Promise.all(vkeys.map(readVkey));
-    const lines = note.slice(note.indexOf("\n\n") + 2).split("\n").filter(Boolean).map((line) => line.split(" "));
-    const signed = await Promise.all([old, next].map(async (key) => {
-      const line = lines.map((each) => base64(each[2])).find((sig) => hex(sig.subarray(0, 4)) === key.id);
-      return line && key.name === origin && key.algorithm === 1 && ed25519(key.key, text.encode(note.slice(0, note.indexOf("\n\n") + 1)), line.subarray(4));
-    }));
-    if (format !== "ind.ai/log-key/v1" || vkeys.length !== 2 || old.vkey === next.vkey || !signed.every(Boolean)) refuse("it does not announce the log's next key under both keys");
-    this.announced.push({ index, old: old.vkey, next });
-  }
+  async announcement(body, index) { this.announced.push({ index, ...await succession(body) }); }
   get mapRoot() { return hex(this.root?.hash ?? EMPTY[0]); }
   // Key id -> whose it was, and when; verifier keys of ledgers.
   learn(known) {
