@@ -14,6 +14,7 @@ from aiohttp import web
 from indai.edge.edge import EdgePlan, edge
 from indai.node import auth
 from indai.node.keystore import KeyStore
+from indai.node.outgoing import HASHES, MEDIA
 from indai.node.secrets import Secrets
 from indai.node.service import Service
 from indai.v1 import channels_pb2_grpc
@@ -21,9 +22,6 @@ from indai.v1 import channels_pb2_grpc
 if TYPE_CHECKING:
     from indai.edge.media import Transcribe
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
-
-HASHES = "edge-people"
-MEDIA = "media"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
 from indai.desk.pause import LAYER, way_of
+from indai.node.callers import Callers
 from indai.node.conversation_role import Conversations
 from indai.node.elsewhere import Guests
+from indai.node.outgoing import addresses, keeper
 from indai.node.policies import Policies
+from indai.node.tool_news import News
 from indai.node.visiting import Calendars, Visits
 from indai.node.visitor_tool import visitor_tools
 from indai.page.front import Front, Proof
@@ -50,7 +53,10 @@ def front(
     async def link(owner: str, slot: Slot) -> str:
         return plan.public_url() + await meeting_path(owner, authority, slot, tickets)
 
-    visits = Visits(toolbox, calendars)
+    news = News(plan.pool)
+    news.outbound = talks.outbound
+    visits = Visits(toolbox, calendars, keeper(plan.data), Callers(plan.pool, talks.outbound, news))
     for tool in visitor_tools(visits, calendars.agents, link):
         toolbox.add(tool)
-    return Front(authority, talks.stub, proof_of, paused, visits, tickets, guests)
+    files = addresses(plan.data, plan.keystore, calendars.clock, plan.public_url)
+    return Front(authority, talks.stub, proof_of, paused, visits, tickets, guests, files.link)

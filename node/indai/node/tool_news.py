@@ -6,6 +6,7 @@ from uuid import UUID
 
 import asyncpg
 from indai.runtime.conversations.outbound import Notice, Outbound
+from indai.runtime.turn.attaching import media_of
 from indai.storage.pool import transaction
 from indai.tools.outcomes import sentence
 from indai.tools.values import Caller, Outcome
@@ -49,7 +50,8 @@ class News:
 
 
 def _reply(outcome: Outcome, language: str) -> pb.Reply:
-    return pb.Reply(text=sentence(outcome, language), language=language or "en")
+    media = media_of(outcome.files)
+    return pb.Reply(text=sentence(outcome, language), language=language or "en", media=media)
 
 
 def _key(outcome: Outcome) -> str:

@@ -15,6 +15,7 @@ from indai.node.auth import Authenticate, Caller
 from indai.node.inprocess import local_channel
 from indai.node.keystore import KeyStore
 from indai.node.kinds.money import spoken
+from indai.node.outgoing import keeper
 from indai.node.record_service import RecordServicer
 from indai.node.service import Service
 from indai.node.tool_news import News
@@ -110,7 +111,8 @@ def open_tools(plan: ToolsPlan) -> Tools:
     desks, news, lists = _desks(plan), News(plan.pool), _lists(plan.data / FILE)
     sealer = Sealer(plan.keystore.seal, plan.keystore.unseal)
     calls, approvals = CallStore(plan.pool), Approvals(plan.pool, sealer)
-    jobs, threads = Jobs(plan.pool, plan.clock, news.push, sealer), ThreadsOf(desks)
+    keep = keeper(plan.data)
+    jobs, threads = Jobs(plan.pool, plan.clock, news.push, sealer), ThreadsOf(desks, keep)
     toolbox = NodeToolbox(
         _tools(plan, desks, jobs, news),
         calls,
@@ -148,7 +150,7 @@ def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:
         return [(each.name, each.role) for each in await accounts.listed(tenant)]
 
     found: list[Tool] = [
-        *intents(desks, people, spoken),
+        *intents(desks, people, spoken, keeper(plan.data)),
         *record_tools(RecordStore(plan.pool, plan.clock)),
         *stock_tools(desks),
         *library(plan.memory),

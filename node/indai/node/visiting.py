@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 from indai.node.agents import Agents
 from indai.node.calendar.itip import Method, invitation
 from indai.node.calendar.meeting import MeetingEvent
+from indai.node.callers import Callers, Told
 from indai.node.host import Host
 from indai.node.public_door import STRANGER
 from indai.node.store import Store
@@ -28,10 +29,14 @@ from indai.page.meeting import Asked, Slot
 from indai.protocol.errors import InvalidInput, Reason, Refused
 from indai.protocol.forms import DAY_MS
 from indai.protocol.messages import MeetTerms, MeetWish, Window
+from indai.runtime.turn.attaching import media_of
+from indai.tools.files import CALENDAR, FILES, Keep, attached
+from indai.tools.intents.common import INVITATION
 from indai.tools.normalise import local_time, one_line
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Act, Caller, Effect, Outcome, Progress, Spec, Status, unheard
 from indai.tools.when import read_when
+from indai.v1 import conversation_pb2 as pb
 from indai.v1 import policy_pb2
 
 NAME: Final = "take-visit"
@@ -59,6 +64,7 @@ _RESULT: Final[dict[str, Any]] = {
         "when": {"type": "string", "x-importance": 3},
         "uid": {"type": "string", "x-hidden": True},
         "summary": {"type": "string", "x-hidden": True},
+        "files": FILES,
     },
     "required": ["when"],
 }
@@ -118,15 +124,15 @@ class Calendars:
 class TakeVisit:
     """The tool that puts such a meeting into the calendar; the owner's yes runs it."""
 
-    def __init__(self, calendars: Calendars) -> None:
-        self._calendars = calendars
+    def __init__(self, calendars: Calendars, keep: Keep, callers: Callers) -> None:
+        self._calendars, self._keep, self._callers = calendars, keep, callers
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def spec(self) -> Spec:
         """See `Tool`."""
         words = "Meet a visitor of your public door. Nothing is signed: they have no agent"
-        return Spec(NAME, words, _ARGUMENTS, _RESULT, Effect.ACT, doors=frozenset({"public"}))
+        return Spec(NAME, words, _ARGUMENTS, _RESULT, Effect.ACT, doors=frozenset({"public"}), files=True)
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
         """See `Prepares`: the owner reads every word of it."""
@@ -139,7 +145,8 @@ class TakeVisit:
     ) -> Mapping[str, Any]:
         """See `Tool`; again it is the same event."""
         owner, calendar = caller.owner, self._calendars.agents.get(caller.owner).calendar
-        event = event_of(owner, Slot(**{name: arguments[name] for name in Slot.__annotations__}))
+        slot = Slot(**{name: arguments[name] for name in Slot.__annotations__})
+        event = event_of(owner, slot)
         async with self._writing[owner]:
             if event.uid not in await calendar.holding([event.uid]):
                 await self._calendars.check(
@@ -149,16 +156,25 @@ class TakeVisit:
                 )
                 await calendar.put_many([event])
         words = f"The meeting stands in the calendar of {owner}: {arguments['when']}."
-        return {"when": arguments["when"], "uid": event.uid, "summary": words}
+        file = await self._keep(INVITATION, CALENDAR, invitation(event, Method.REQUEST))
+        if number := await self._callers.number(caller.person, caller.channel):
+            media = media_of(attached({"files": [file]}))
+            reply = pb.Reply(text=words, language=caller.language, media=media)
+            untold = (
+                f"{slot.name} called from {number} (as the network says) and has no invitation: {slot.when}."
+            )
+            await self._callers.tell(owner, number, Told(f"visit:{event.uid}", reply, untold))
+        return {"when": arguments["when"], "uid": event.uid, "summary": words, "files": [file]}
 
 
 class Visits:
     """`indai.page.meeting.Meetings` of this node."""
 
-    def __init__(self, toolbox: NodeToolbox, calendars: Calendars) -> None:
+    def __init__(self, toolbox: NodeToolbox, calendars: Calendars, keep: Keep, callers: Callers) -> None:
         self._toolbox, self._calendars = toolbox, calendars
+        self.keep, self.callers = keep, callers
         self._throttle = Throttle(PER_OWNER, PER_MS)
-        toolbox.add(TakeVisit(calendars))
+        toolbox.add(TakeVisit(calendars, keep, callers))
 
     async def ask(self, owner: str, asked: Asked) -> tuple[str, Slot]:
         """See the protocol."""

@@ -21,9 +21,11 @@ from indai.node.visiting import Visits
 from indai.page.meeting import Asked, Slot
 from indai.protocol.errors import InvalidInput, Reason, Refused
 from indai.protocol.handles import Handle
-from indai.tools.intents.common import MINUTES, TIME, WHEN, WITH, arguments
+from indai.tools.files import CALENDAR, FILES
+from indai.tools.intents.common import INVITATION, MINUTES, TIME, WHEN, WITH, arguments
 from indai.tools.normalise import one_line
 from indai.tools.values import Caller, Effect, Progress, Spec, Status, Touch
+from indai.tools.words import said
 
 NAME: Final = "meet-owner"
 NAME_HERE: Final = "meet-owner-here"
@@ -57,6 +59,10 @@ _CONTACT: Final = {
     "x-label": "Contact",
     "x-unkept": True,
 }
+_SENT: Final = "The invitation goes to your number on WhatsApp."
+_NOT_SENT: Final = "An invitation cannot be sent to a telephone; {who} has your number."
+_HEARD: Final = "You get the answer on WhatsApp."
+_CALLED: Final = "The answer cannot be sent to a telephone; {who} has your number."
 _STATES: Final = {"booked": "booked", "waiting": "waiting", "needs_you": "waits for your word"}
 _RESULT: Final[dict[str, Any]] = {
     "type": "object",
@@ -66,6 +72,8 @@ _RESULT: Final[dict[str, Any]] = {
         "when": {"type": "string", "x-importance": 3},
         "minutes": {"type": "integer", "x-importance": 2},
         "invitation": {"type": "string", "x-importance": 3},
+        "told": {"type": "string", "x-label": "and", "x-importance": 3},
+        "files": FILES,
         "where": {"type": "string", "x-label": "why", "x-importance": 3},
     },
     "required": ["state"],
@@ -103,6 +111,7 @@ class MeetOwner:
             doors=frozenset({"public"}),
             channels=KNOWN_BY if self.known else frozenset({"web"}),
             timeout_s=20.0,
+            files=True,
         )
 
     async def run(
@@ -112,22 +121,38 @@ class MeetOwner:
         owner = caller.owner
         if with_whom := arguments.get("with", ""):
             _check_owner(with_whom, owner)
-        asked = self._asked(caller, arguments)
+        number = await self.visits.callers.number(caller.person, caller.channel)
+        asked = self._asked(caller, arguments, number)
         if not self.throttle.admits((owner, caller.person), caller.now_ms):
             raise Refused(Reason.RATE_LIMITED, "You asked for enough meetings for now.", hint="try later")
         if caller.verified and caller.person in self.agents and caller.person != owner:
             return await self._by_their_agent(caller, asked)
         await progress(f"looking for {asked.minutes} minutes")
         state, slot = await self.visits.ask_as(caller, asked)
-        return {
-            "state": "booked" if state == "booked" else "waiting",
+        booked = state == "booked"
+        found: dict[str, Any] = {
+            "state": "booked" if booked else "waiting",
             "with": owner,
             "when": slot.when,
             "minutes": asked.minutes,
-            "invitation": await self.link(owner, slot),
         }
+        if number:  # an address that is read out is no use to anybody
+            return found | {"told": await self._told(caller, number, booked=booked)}
+        found["invitation"] = await self.link(owner, slot)
+        if booked:
+            file = self.visits.invitation(owner, slot)
+            found["files"] = [await self.visits.keep(INVITATION, CALENDAR, file)]
+        return found
 
-    def _asked(self, caller: Caller, arguments: Mapping[str, Any]) -> Asked:
+    async def _told(self, caller: Caller, number: str, *, booked: bool) -> str:
+        """What a caller hears of how they get the invitation, or the answer."""
+        if await self.visits.callers.writes(caller.owner, number):
+            words = _SENT if booked else _HEARD
+        else:
+            words = _NOT_SENT if booked else _CALLED
+        return said(words, caller.language, who=caller.owner)
+
+    def _asked(self, caller: Caller, arguments: Mapping[str, Any], number: str) -> Asked:
         contact = arguments.get("contact", "")
         if not self.known and not _ADDRESS.fullmatch(contact.strip()):
             raise InvalidInput(Reason.INVALID_ARGUMENT, REACHED, metadata={"code": "NO_ADDRESS"})
@@ -136,7 +161,7 @@ class MeetOwner:
         wish = "\0".join((caller.turn, str(minutes), when, time, title))
         return Asked(
             one_line(arguments.get("name") or caller.called or "Somebody", 100),
-            contact.strip() or f"the conversation on {caller.channel}",
+            contact.strip() or _reached(caller, number),
             minutes,
             when or ("" if time else "this week"),
             time,
@@ -153,12 +178,16 @@ class MeetOwner:
         return {"state": "needs_you", "with": caller.owner, "where": "your agent asks you in your own inbox"}
 
 
+def _reached(caller: Caller, number: str) -> str:
+    return f"{number}, as the network says" if number else f"the conversation on {caller.channel}"
+
+
 def _check_owner(named: str, owner: str) -> None:
     """A door makes meetings with its owner alone. Raises InvalidInput."""
     handle = Handle.parse(owner)
     own = {owner, *handle.name.split("-"), *(handle.sub or "").split("-"), *_OWNER}
-    said = {word.strip(".,!?@").casefold() for word in named.split()}
-    if not own & {*said, *(romanise(word) for word in said)}:
+    heard = {word.strip(".,!?@").casefold() for word in named.split()}
+    if not own & {*heard, *(romanise(word) for word in heard)}:
         raise InvalidInput(
             Reason.INVALID_ARGUMENT,
             f"Here I make meetings with {owner} alone.",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from indai.protocol.errors import IndaiError
 from indai.tools import words
+from indai.tools.files import attached
 from indai.tools.identity import refuse_aadhaar
 from indai.tools.normalise import Money, fields_of
 from indai.tools.schemas import MAX_RESULT, misfit, too_large, without_secrets
@@ -76,6 +77,7 @@ def judged(caller: Caller, spec: Spec, validator: Draft202012Validator, result: 
         result,
         thread=str(result.get("thread_id", "")),
         kept=without_secrets(spec.result, result),
+        files=attached(result) if spec.files else (),
     )
     return Judged(_waiting(outcome, result))
 

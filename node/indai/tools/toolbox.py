@@ -21,6 +21,7 @@ import structlog
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.tools.approvals import Approvals, Asked, is_code, nothing_more
 from indai.tools.cache import ReadCache, key_of
+from indai.tools.files import attached
 from indai.tools.jobs import Jobs
 from indai.tools.normalise import Money, fields_of
 from indai.tools.outcomes import (
@@ -262,7 +263,8 @@ class NodeToolbox:
             result = await self._threads(caller, code, approve)
         except IndaiError as error:
             return raised(error).outcome
-        return Outcome(Status.DONE, result=result, thread=str(result.get("thread_id", "")))
+        thread = str(result.get("thread_id", ""))
+        return Outcome(Status.DONE, result=result, thread=thread, files=attached(result))
 
     async def _expiring(self, connection: asyncpg.Connection, asked: Asked) -> None:
         """With a question: what tells when its time has run out."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
+from indai.tools.files import Attached
+
 
 class Effect(Enum):
     """What a call changes."""
@@ -88,6 +90,7 @@ class Spec:
     needs: str = ""  # the integration that must be connected first, e.g. digilocker; empty: none
     long_running: bool = False
     timeout_s: float = 10.0
+    files: bool = False  # its result may hand over files (`indai.tools.files`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class Field:
 class Outcome:
     """What became of a call. `words` is a sentence for the person; `fields` is what a model may see of the
     result; `kept` is the result as rows may have it, None where they may have all of it; `code` is
-    machine-readable when it failed."""
+    machine-readable when it failed; `files` go to the person with the answer."""
 
     status: Status
     words: str = ""
@@ -129,6 +132,7 @@ class Outcome:
     job: str = ""
     thread: str = ""
     kept: Mapping[str, Any] | None = None
+    files: tuple[Attached, ...] = ()
 
 
 Progress = Callable[[str], Awaitable[None]]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from indai.client.introduction import Introduced, Occasion
     from indai.page.meeting import Meetings
     from indai.page.tickets import Tickets
+    from indai.v1 import conversation_pb2 as pb
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
 
 
@@ -54,6 +55,10 @@ PausedWay = Callable[[str], Awaitable[str]]
 """`ask` or `refuse` for a handle that its owner has paused, else empty."""
 
 
+FileLink = Callable[["pb.Media"], str]
+"""Where a file that an agent has sent is fetched, for some days; nothing where it can't be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Front:
     """`authority` completes short names; `conversations` is of this cell alone: it believes who is said to
@@ -66,3 +71,4 @@ class Front:
     meetings: Meetings
     tickets: Tickets
     guests: Guests
+    link: FileLink

@@ -21,6 +21,8 @@ from indai.edge.forms.document import (
     Span,
     parse,
 )
+from indai.page.front import FileLink
+from indai.v1 import conversation_pb2 as pb
 from markupsafe import Markup
 
 _TAGS: Final = ((CODE, "code"), (ITALIC, "em"), (BOLD, "strong"), (STRIKE, "s"))
@@ -45,6 +47,12 @@ def _list(block: Block) -> str:
     if block.kind != ITEM:
         return ""
     return "ol" if block.marker[:1].isdigit() else "ul"
+
+
+def files(media: Iterable[pb.Media], link: FileLink) -> list[dict[str, str]]:
+    """Names and addresses of the files of an answer; those without an address are left out."""
+    shown = ((each.file_name or each.media_type, link(each)) for each in media)
+    return [{"name": name, "url": url} for name, url in shown if url]
 
 
 def _block(block: Block) -> str:

@@ -17,7 +17,7 @@ from indai.page.guests import GuestDesk
 from indai.page.languages import autonym
 from indai.page.meeting import MeetingDesk
 from indai.page.names import PATH, address_of, handle_at, nobody
-from indai.page.rendering import html
+from indai.page.rendering import files, html
 from indai.page.streaming import stream
 from indai.page.visitors import CHANNEL, Pace, identity
 from indai.page.widget import Widget
@@ -124,6 +124,7 @@ class Room:
             "sites": await self._widget.sites(handle) if mine else (),
             "address": self.site.place().url,
             "html": html,
+            "files": lambda media: files(media, self._front.link),
             "autonym": autonym,
             "message_id": secrets.token_hex(12),
             "path": address_of(handle, self.authority),
@@ -150,7 +151,7 @@ class Room:
                 return visit.go(f"{address_of(handle, self.authority)}#end")
             with self._pace.stream(who):
                 async with self._sent(message) as events:
-                    return await stream(self.site, visit, events)
+                    return await stream(self.site, visit, events, self._front.link)
         except IndaiError as error:
             if streams:
                 return refused(error)
@@ -165,7 +166,7 @@ class Room:
             with self._pace.stream(who):
                 responses: Any = self._talks.WatchTurn(request, timeout=TURN_S)
                 async with aclosing(responses) as events:
-                    return await stream(self.site, visit, events)
+                    return await stream(self.site, visit, events, self._front.link)
         except IndaiError as error:
             return refused(error)
 

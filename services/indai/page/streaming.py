@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from aiohttp import web
-from indai.page.rendering import html
+from indai.page.front import FileLink
+from indai.page.rendering import files, html
 from indai.protocol.errors import IndaiError
 from indai.v1 import conversation_pb2 as pb
 from indai.web.site import Site
@@ -20,7 +21,7 @@ from indai.web.visit import Visit
 BEAT: Final = b": still here\n\n"
 
 
-async def stream(site: Site, visit: Visit, events: AsyncIterator[Any]) -> web.StreamResponse:
+async def stream(site: Site, visit: Visit, events: AsyncIterator[Any], link: FileLink) -> web.StreamResponse:
     """Send them until the end of the turn, or until the visitor leaves: the turn goes on without them.
 
     `events` are responses of SendMessage or WatchTurn, the first of which is awaited before anything is
@@ -32,9 +33,9 @@ async def stream(site: Site, visit: Visit, events: AsyncIterator[Any]) -> web.St
     await response.prepare(visit.request)
     try:
         if first is not None:
-            await response.write(_told(first))
+            await response.write(_told(first, link))
         async for each in events:
-            await response.write(_told(each))
+            await response.write(_told(each, link))
     except ConnectionError:
         pass  # the visitor left, and may come back for the rest
     except IndaiError as error:
@@ -50,12 +51,12 @@ async def _last(response: web.StreamResponse, error: IndaiError) -> None:
         return
 
 
-def _told(response: pb.SendMessageResponse | pb.WatchTurnResponse) -> bytes:
+def _told(response: pb.SendMessageResponse | pb.WatchTurnResponse, link: FileLink) -> bytes:
     if not response.HasField("event"):
         return BEAT
     event = response.event
     kind = event.WhichOneof("event") or "none"
-    return _event(str(event.seq), kind, {"turn": event.turn_id, **_shown(event, kind)})
+    return _event(str(event.seq), kind, {"turn": event.turn_id, **_shown(event, kind, link)})
 
 
 def _event(number: str, kind: str, value: dict[str, Any]) -> bytes:
@@ -64,7 +65,7 @@ def _event(number: str, kind: str, value: dict[str, Any]) -> bytes:
     return f"{head}event: {kind}\ndata: {json.dumps(value)}\n\n".encode()
 
 
-def _shown(event: pb.TurnEvent, kind: str) -> dict[str, Any]:
+def _shown(event: pb.TurnEvent, kind: str, link: FileLink) -> dict[str, Any]:
     match kind:
         case "accepted":
             return {"door": event.accepted.door}
@@ -77,12 +78,13 @@ def _shown(event: pb.TurnEvent, kind: str) -> dict[str, Any]:
         case "approval" if event.approval.terms:
             return {"terms": event.approval.terms, "code": event.approval.code}
         case "finished":
-            return finished(event.finished)
+            return finished(event.finished, link)
     return {}
 
 
-def finished(end: pb.TurnFinished) -> dict[str, Any]:
-    """The end of a turn: the whole answer takes the place of its sentences."""
+def finished(end: pb.TurnFinished, link: FileLink) -> dict[str, Any]:
+    """The end of a turn: the whole answer takes the place of its sentences, with its files below."""
     choices = [{"id": each.id, "title": each.title} for each in end.reply.choices]
     shown = {"html": html(end.reply.text), "choices": choices, "language": end.reply.language}
+    shown["files"] = files(end.reply.media, link)
     return shown | {"stopped": end.stopped, "degraded": end.degraded, "reason": end.reason}

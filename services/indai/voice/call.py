@@ -203,6 +203,11 @@ class Call:
                     self._turn_id = ""
                     if not said:
                         await self._say(event.finished.reply.text)
+                    if event.finished.reply.media:
+                        # A page shows what was said there; a telephone shows nothing.
+                        shown = self.caller.identity.kind != "phone"
+                        key = "file_on_page" if shown else "file_not_here"
+                        await self._say_ours(say(key, self.language))
                     await self.line.tell("finished", text=event.finished.reply.text)
 
     async def _say(self, markdown: str) -> bool:

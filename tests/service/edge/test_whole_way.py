@@ -141,6 +141,7 @@ async def test_a_newcomer_asks_a_named_agent_for_a_meeting_and_both_calendars_ha
         who = {"id": 77, "is_bot": False, "first_name": "Meera"}
         chat = {"id": 77, "type": "private"}
         payload = tg(text=text, message_id=901, date=stamp, **{"from": who, "chat": chat})
+    before = len(street.provider.sent)
     answer = await street.say(provider, payload)
     assert "Booked with ind.ai/alice" in answer, answer
     link = re.search(r"http://[^/]+(/alice/-/meetings/[A-Za-z0-9_-]{20})", answer)
@@ -148,8 +149,15 @@ async def test_a_newcomer_asks_a_named_agent_for_a_meeting_and_both_calendars_ha
     (file,) = (street.a.data / "calendars").glob("*alice.ics")
     base = f"http://{street.a.info.addresses['http']}"
     async with aiohttp.ClientSession() as session, session.get(f"{base}{link[1]}/meeting.ics") as got:
-        uid = re.search(r"UID:(\S+)", await got.text())
+        invitation = await got.read()
+    uid = re.search(r"UID:(\S+)", invitation.decode())
     assert uid
+    # And as a document of the messenger's own.
+    await street.provider.until(before + 2)
+    document = (
+        street.provider.uploads[-1]["file"] if channel == "whatsapp" else street.provider.sent[-1]["document"]
+    )
+    assert (document["name"], document["content"]) == ("meeting.ics", invitation)
     theirs = file.read_text("utf-8")
     assert uid[1] in theirs
     assert "Meeting with Meera" in theirs

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from indai.node.kinds.money import spoken
+from indai.node.outgoing import keeper
 from indai.runtime.conversations.forgetting import Forgetting
 from indai.storage.pool import open_pool
 from indai.tools.intents.table import intents, remembering
@@ -21,7 +22,9 @@ from tests.service.tooling import Talk, desk_of, people, talk
 async def alice(near: Neighbours, shared_database: tuple[str, str]) -> AsyncIterator[Talk]:
     pool = await open_pool(shared_database[0], max_size=2)
     desk = desk_of(near.world, near.a, near.alice.owner)
-    yield talk(pool, near.alice.owner, intents(lambda _: desk, people(near.world), spoken))
+    yield talk(
+        pool, near.alice.owner, intents(lambda _: desk, people(near.world), spoken, keeper(near.a.data))
+    )
     await pool.close()
 
 

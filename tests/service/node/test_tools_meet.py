@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from indai.edge.media import MediaStore
+from indai.node.outgoing import MEDIA, keeper
 from indai.storage.pool import open_pool
 from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
-from indai.tools.values import Status
+from indai.tools.values import Outcome, Status, Tool
 from indai.v1 import owner_pb2
 
 from tests.service.node.conftest import Pair
@@ -20,7 +22,12 @@ from tests.service.tooling import Talk, desk_of, people, talk
 async def alice(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[Talk]:
     pool = await open_pool(shared_database[0], max_size=2)
     desk, who = desk_of(pair.world, pair.a, pair.alice), people(pair.world)
-    made = [tool(lambda _: desk, who) for tool in (Meet, MoveMeeting, CancelMeeting)]
+    desks, keep = lambda _: desk, keeper(pair.a.data)
+    made: list[Tool] = [
+        Meet(desks, who, keep),
+        MoveMeeting(desks, who, keep),
+        CancelMeeting(desks, who, keep),
+    ]
     yield talk(pool, pair.alice, made)
     await pool.close()
 
@@ -38,16 +45,39 @@ async def test_half_an_hour_with_bob_this_week_is_agreed_moved_and_called_off(
     assert [each.state for each in theirs.threads] == [owner_pb2.THREAD_STATE_COMMITTED]
     assert theirs.threads[0].thread_id == outcome.thread
     assert "asking ind.ai/bob for 30 minutes" in alice.told[-1] or len(alice.told) > 1
+    (booked,) = invitations(outcome, pair)
+    assert booked["METHOD"] == "REQUEST"
 
     moved = await alice.say("Move my meeting with bob to next friday")
     assert moved.result["state"] == "agreed"
     assert moved.result["when"].startswith("Fri")
+    later, gone = invitations(moved, pair)
+    assert (later["METHOD"], gone["METHOD"]) == ("REQUEST", "CANCEL")
+    # Whoever took the first one into a calendar takes it out again by this.
+    assert (gone["UID"], gone["STATUS"]) == (booked["UID"], "CANCELLED")
+    assert int(gone["SEQUENCE"]) > int(booked["SEQUENCE"])
+    assert later["DTSTART"] != booked["DTSTART"]
 
     off = await alice.say("Cancel my meeting with bob")
     assert off.status is Status.DONE, off
     assert off.result["state"] == "cancelled"
+    (ended,) = invitations(off, pair)
+    assert (ended["UID"], ended["METHOD"]) == (later["UID"], "CANCEL")
     again = await alice.say("Cancel my meeting with bob")
     assert (again.status, again.code) == (Status.FAILED, "NO_SUCH_MEETING")
+
+
+def invitations(outcome: Outcome, pair: Pair) -> list[dict[str, str]]:
+    """The properties of each file that came with an outcome."""
+    return [_event(MediaStore(pair.a.data / MEDIA).get(each.reference).decode()) for each in outcome.files]
+
+
+def _event(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in text.split("\r\n"):
+        name, _, value = line.partition(":")
+        found.setdefault(name.partition(";")[0], value)
+    return found
 
 
 @pytest.mark.parametrize(

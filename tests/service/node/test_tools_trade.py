@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from indai.edge.media import MediaStore
 from indai.node.kinds.money import spoken
+from indai.node.outgoing import MEDIA, keeper
 from indai.storage.pool import open_pool
 from indai.tools.intents.table import intents
 from indai.tools.values import Status
@@ -23,6 +26,7 @@ class Street:
 
     shop: Trader
     buyer: Talk
+    folder: Path
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -33,7 +37,11 @@ async def street(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[
     buyer = await pair.a.agent("ind.ai/buyer", BUYERS)
     pool = await open_pool(shared_database[0], max_size=2)
     desk = desk_of(pair.world, pair.a, buyer)
-    yield Street(shop, talk(pool, buyer, intents(lambda _: desk, people(pair.world), spoken)))
+    yield Street(
+        shop,
+        talk(pool, buyer, intents(lambda _: desk, people(pair.world), spoken, keeper(pair.a.data))),
+        pair.a.data,
+    )
     await pool.close()
 
 
@@ -47,6 +55,13 @@ async def test_a_payment_asks_first_and_gives_the_link_to_pay_by(street: Street)
     paid = await street.buyer.box.answer(street.buyer.caller(), asked.approval.code, approve=True)
     assert (paid.result["state"], paid.result["amount_minor"]) == ("agreed", 150_000), paid
     assert paid.result["pay_link"].startswith("upi://pay?")
+    # The same link for another telephone's camera; no model sees that there is a file.
+    (code,) = paid.files
+    assert (code.file_name, code.media_type) == ("pay.png", "image/png")
+    picture = MediaStore(street.folder / MEDIA).get(code.reference)
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) == code.size
+    assert "media:" not in str(paid.fields)
 
 
 @pytest.mark.parametrize("rupees", [0, -5, 10.005, 1e15, "100"])

@@ -119,10 +119,10 @@ async def test_a_visitor_who_asks_without_end_is_stopped(desks: Desks) -> None:
 
 
 async def _chat(visitor: Any, text: str) -> str:
-    """What the agent answers to a message."""
+    """What the agent answers to a message; of its files, the names."""
     told = events((await visitor.post("/bob/-/say", STREAM, text=text)).text)
     assert told[-1][1] == "finished", told
-    return str(told[-1][2]["html"])
+    return str(told[-1][2]["html"]) + " ".join(each["name"] for each in told[-1][2]["files"])
 
 
 async def test_a_newcomer_books_a_meeting_by_chatting_and_takes_it_into_their_own_calendar(
@@ -136,6 +136,7 @@ async def test_a_newcomer_books_a_meeting_by_chatting_and_takes_it_into_their_ow
         assert "e-mail" in await _chat(visitor, "somewhere")  # that is no address
         booked = await _chat(visitor, "meera@example.org")
         assert "Booked with ind.ai/bob" in booked, booked
+        assert booked.endswith("meeting.ics")
         link = re.search(r'href="http://[^/]+(/bob/-/meetings/[^"]+)"', booked)
         assert link, booked
         page = await visitor.get(link[1])
@@ -146,6 +147,13 @@ async def test_a_newcomer_books_a_meeting_by_chatting_and_takes_it_into_their_ow
         assert uid
         assert uid[1] in _titles(desks)
         assert "Meeting with Meera <b>Rao</b>" in _titles(desks)
+        # The same file comes with the answer, and stands in the chat when the page is opened again.
+        links = re.findall(
+            r'class="file"><a href="http://[^/"]+(/channels/-/files/[^"]+/meeting.ics)"',
+            (await visitor.get("/bob")).text,
+        )
+        sent = await visitor.get(links[-1])
+        assert (sent.answer.content_type, sent.text) == ("text/calendar", mine)
         # At a door one meets its owner.
         await _chat(visitor, "Set up a meeting with carol next week")
         await _chat(visitor, "Meera")

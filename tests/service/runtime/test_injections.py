@@ -227,7 +227,7 @@ class Answers:
 
 def real_specs() -> dict[str, Spec]:
     anything: Any = None
-    made = [*intents(anything, anything, spoken), *remembering(anything, anything)]
+    made = [*intents(anything, anything, spoken, anything), *remembering(anything, anything)]
     return {each.spec.name: each.spec for each in made}
 
 

@@ -221,7 +221,7 @@ def test_names_of_other_servers_tools_are_made_ours() -> None:
 def test_every_tool_that_an_agent_names_is_somewhere() -> None:
     anything: Any = object()
     made = [
-        *intents(anything, anything, anything),
+        *intents(anything, anything, anything, anything),
         *remembering(anything, anything),
         *record_tools(anything),
         *library(anything),

@@ -32,6 +32,7 @@ class Talk(rpc.ConversationServiceServicer):
         self.gate.set()
         self.away = False
         self.approval: pb.TurnApproval | None = None
+        self.media: list[pb.Media] = []
 
     async def SendMessage(  # noqa: N802
         self, request: pb.SendMessageRequest, _: Any
@@ -50,7 +51,11 @@ class Talk(rpc.ConversationServiceServicer):
             await self.gate.wait()
         if self.approval is not None:
             yield event(approval=self.approval)
-        yield event(finished=pb.TurnFinished(reply=pb.Reply(text=" ".join(self.answers), language="en")))
+        yield event(
+            finished=pb.TurnFinished(
+                reply=pb.Reply(text=" ".join(self.answers), language="en", media=self.media)
+            )
+        )
 
     async def StopTurn(self, request: pb.StopTurnRequest, _: Any) -> pb.StopTurnResponse:  # noqa: N802
         self.stopped.append(request.turn_id)

@@ -8,7 +8,7 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -69,6 +69,18 @@ async def test_what_is_said_is_a_message_and_each_sentence_of_the_answer_is_said
     assert (first.provider_message_id, second.provider_message_id) == ("call1:1", "call1:2")
     await call.hang_up()
     assert booth.talk.stopped == []
+
+
+@pytest.mark.parametrize(("kind", "key"), [("web_session", "file_on_page"), ("phone", "file_not_here")])
+async def test_that_a_file_came_with_an_answer_is_said(kind: str, key: str) -> None:
+    booth = Booth(ears=Ears(deque(["book it"])))
+    booth.talk.answers, booth.talk.media = ["Booked."], [pb.Media(file_name="meeting.ics")]
+    caller = replace(CALLER, identity=pb.Identity(channel="voice", kind=kind, value="+919876543210"))
+    call = booth.call(caller)
+    await call.feed(utterance())
+    await until(lambda: booth.wire.told and booth.wire.told[-1][0] == "finished")
+    assert booth.wire.played == ["Booked.", say(key, "en")]
+    await call.hang_up()
 
 
 async def test_who_speaks_while_they_are_spoken_to_is_listened_to() -> None:

@@ -11,6 +11,7 @@ from indai.runtime.conversations.talk import Talk
 from indai.runtime.turn import handing
 from indai.runtime.turn.reflect import completeness, figures_of, is_untrusted, names_of, reflected
 from indai.runtime.turn.trace import Trace
+from indai.tools.files import Attached
 from indai.tools.values import Caller, Outcome, Status, Toolbox, Touch
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import llm_pb2
@@ -33,6 +34,11 @@ class Done:
     def summary(self) -> str:
         """All results for the prompt's section of tools."""
         return "\n\n".join(reflected(outcome) for _, outcome in self.outcomes)
+
+    @property
+    def files(self) -> list[Attached]:
+        """What tools hand to the person."""
+        return [each for _, outcome in self.outcomes for each in outcome.files]
 
     @property
     def remembered(self) -> str:

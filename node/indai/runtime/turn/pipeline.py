@@ -9,7 +9,7 @@ Everything is stored by the runner, with the answer, before the end is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,6 +28,7 @@ from indai.runtime.prompt import Dynamic
 from indai.runtime.tierstore import TierStore
 from indai.runtime.turn import banking, handing, supervisor, working
 from indai.runtime.turn.afterwards import drafts_only, is_owner, person_of, tell_owner
+from indai.runtime.turn.attaching import media_of
 from indai.runtime.turn.consistent import Stand, recorded
 from indai.runtime.turn.execute import Executor
 from indai.runtime.turn.gates import shut
@@ -42,6 +43,7 @@ from indai.runtime.turn.state import Answer, Context
 from indai.runtime.turn.toolloop import disabled
 from indai.runtime.turn.trace import Trace
 from indai.runtime.words import say
+from indai.tools.files import Attached
 from indai.tools.values import Caller, Outcome, Toolbox, Touch
 from indai.v1 import conversation_pb2 as pb
 
@@ -127,9 +129,9 @@ class Pipeline:
             trace.note(route=route.name, why=route.why, mood=context.perceived.mood)
         executor = self._executor(context, talk, trace)
         if route.name == "decision":
-            words = await self._decided(context, executor)
+            words, files = await self._decided(context, executor)
             release.say(words)
-            return self._ended(context, release, trace, Spoken(words), {})
+            return self._ended(context, release, trace, Spoken(words), {}, files=files)
         if route.name in self._specialists:
             answer = await supervisor.consult(self._specialists[route.name], context)
             release.say(answer.text)
@@ -167,7 +169,7 @@ class Pipeline:
         if executor.done.outcomes:
             changes["result"] = (executor.done.remembered[:2_000], working.HOUR_MS)
             changes["tainted"] = (executor.done.untrusted or None, working.HOUR_MS)
-        return self._ended(context, release, trace, spoken, changes)
+        return self._ended(context, release, trace, spoken, changes, files=executor.done.files)
 
     def _executor(self, context: Context, talk: Talk, trace: Trace) -> Executor:
         scope, question = scope_of(context.turn), context.perceived.text
@@ -253,23 +255,23 @@ class Pipeline:
             return say("too_long", language, limit=f"{MAX_READ:,}")
         return None
 
-    async def _decided(self, context: Context, executor: Executor) -> str:
-        """The owner's word on something that waits for it."""
+    async def _decided(self, context: Context, executor: Executor) -> tuple[str, Sequence[Attached]]:
+        """The owner's word on something that waits for it; gives words, and files that came of it."""
         decision = context.perceived.decision
         assert decision is not None  # noqa: S101 - the route says so
         if not is_owner(context.turn):
-            return say("not_yours", context.perceived.language)
+            return say("not_yours", context.perceived.language), ()
         if any(char.isdigit() for char in decision.code):
             try:
                 return await self._around.decide(
                     context.caller.owner, decision.code.lower(), decision.approve
-                )
+                ), ()
             except IndaiError as error:
-                return error.message
+                return error.message, ()
         outcome: Outcome = await self._around.toolbox.answer(
             context.caller, decision.code, approve=decision.approve
         )
-        return outcome.words or say("not_understood", context.perceived.language)
+        return outcome.words or say("not_understood", context.perceived.language), outcome.files
 
     async def _recalled(self, context: Context, trace: Trace) -> tuple[Context, Stand]:
         turn, composed, perceived = context.turn, context.composed, context.perceived
@@ -340,6 +342,7 @@ class Pipeline:
         spoken: Spoken,
         changes: Mapping[str, tuple[Any, int]],
         answer: Answer | None = None,
+        files: Sequence[Attached] = (),
     ) -> Thought:
         perceived = context.perceived
         with trace.stage("update"):
@@ -359,8 +362,8 @@ class Pipeline:
         text = spoken.text
         if drafts_only(context) and spoken.ending == "answered":
             trace.note(draft=text)
-            text = say("waiting_for_owner", perceived.language, name=context.composed.human.name)
-        reply = pb.Reply(text=text, language=perceived.language)
+            text, files = say("waiting_for_owner", perceived.language, name=context.composed.human.name), ()
+        reply = pb.Reply(text=text, language=perceived.language, media=media_of(files))
         if answer is not None:
             reply.choices.extend(pb.Choice(id=each, title=title) for each, title in answer.choices)
         return Thought(

@@ -10,6 +10,7 @@ from typing import Any, Final
 from indai.mcp.values import stamp
 from indai.protocol.errors import InvalidInput, Reason
 from indai.tools.desk import Desk, Desks, request_id, settle
+from indai.tools.files import Keep
 from indai.tools.intents.common import (
     ACTS,
     MINUTES,
@@ -20,6 +21,7 @@ from indai.tools.intents.common import (
     WITH,
     arguments,
     shown,
+    with_invitation,
     zone_of,
 )
 from indai.tools.normalise import local_time, one_line
@@ -52,6 +54,7 @@ class Meet:
 
     desks: Desks
     people: People
+    keep: Keep
 
     @property
     def spec(self) -> Spec:
@@ -68,6 +71,7 @@ class Meet:
             Effect.ACT,
             ACTS,
             timeout_s=TIMEOUT_S,
+            files=True,
         )
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
@@ -103,7 +107,7 @@ class Meet:
         )
         start = _start_one if len(peers) == 1 else _start_several
         thread = await settle(desk, await start(desk, once, peers, arguments), progress)
-        result = await shown(caller, desk, thread)
+        result = await with_invitation(desk, self.keep, await shown(caller, desk, thread))
         return result if len(peers) == 1 else result | {"with": ", ".join(peers)}
 
 
@@ -142,6 +146,7 @@ class MoveMeeting:
 
     desks: Desks
     people: People
+    keep: Keep
 
     @property
     def spec(self) -> Spec:
@@ -162,6 +167,7 @@ class MoveMeeting:
             Effect.ACT,
             ACTS,
             timeout_s=TIMEOUT_S,
+            files=True,
         )
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
@@ -203,7 +209,10 @@ class MoveMeeting:
             # The old one ends a message later; whoever says "cancel it" next means the new one.
             old = owner_pb2.GetThreadRequest(thread_id=arguments["thread_id"])
             await settle(desk, (await desk.owner.GetThread(old)).thread, progress, _is_off)
-        return await shown(caller, desk, thread)
+            off = arguments["thread_id"]
+        else:
+            off = ""
+        return await with_invitation(desk, self.keep, await shown(caller, desk, thread), off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +221,7 @@ class CancelMeeting:
 
     desks: Desks
     people: People
+    keep: Keep
 
     @property
     def spec(self) -> Spec:
@@ -233,6 +243,7 @@ class CancelMeeting:
             Effect.ACT,
             ACTS,
             timeout_s=TIMEOUT_S,
+            files=True,
         )
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
@@ -263,11 +274,11 @@ class CancelMeeting:
         if arguments["agreed"]:
             cancel = owner_pb2.CancelCommitmentRequest(thread_id=thread_id, sentence=arguments["say"])
             begun = (await desk.owner.CancelCommitment(cancel)).thread
-            thread = await settle(desk, begun, progress, _is_off)
+            thread, off = await settle(desk, begun, progress, _is_off), thread_id
         else:
             withdraw = owner_pb2.WithdrawThreadRequest(thread_id=thread_id)
-            thread = (await desk.owner.WithdrawThread(withdraw)).thread
-        return await shown(caller, desk, thread)
+            thread, off = (await desk.owner.WithdrawThread(withdraw)).thread, ""
+        return await with_invitation(desk, self.keep, await shown(caller, desk, thread), off)
 
 
 async def _the_one(

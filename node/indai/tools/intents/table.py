@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from indai.tools.desk import Desks
+from indai.tools.files import Keep
 from indai.tools.intents.asking import Ask, Request
 from indai.tools.intents.knowing import Agenda, FindPeople, FreeTime, Threads
 from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
 
 
-def intents(desks: Desks, people: People, money: Money) -> tuple[Tool, ...]:
+def intents(desks: Desks, people: People, money: Money, keep: Keep) -> tuple[Tool, ...]:
     """What an owner's agent can do with others, and what it can see of the owner's own."""
     return (
-        Meet(desks, people),
-        MoveMeeting(desks, people),
-        CancelMeeting(desks, people),
+        Meet(desks, people, keep),
+        MoveMeeting(desks, people, keep),
+        CancelMeeting(desks, people, keep),
         AskFor(desks, people),
         Ask(desks, people),
         Share(desks, people),
         Request(desks, people),
-        Pay(desks, people, money),
+        Pay(desks, people, money, keep),
         Book(desks, people, money),
         FindPeople(desks, people),
         Agenda(desks),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from indai.tools.desk import Desks, settle
-from indai.tools.intents.common import shown
+from indai.tools.files import Keep
+from indai.tools.intents.common import shown, with_invitation
 from indai.tools.values import Caller, unheard
 from indai.v1 import owner_pb2
 
@@ -17,16 +18,18 @@ class ThreadsOf:
     """Threads through an owner's own desk."""
 
     desks: Desks
+    keep: Keep
 
     async def look(self, caller: Caller, thread_id: str) -> Mapping[str, Any]:
         """As it is now. Raises NotFound."""
         desk = self.desks(caller.owner)
         found = await desk.owner.GetThread(owner_pb2.GetThreadRequest(thread_id=thread_id))
-        return await shown(caller, desk, found.thread)
+        return await with_invitation(desk, self.keep, await shown(caller, desk, found.thread))
 
     async def answer(self, caller: Caller, code: str, approve: bool) -> Mapping[str, Any]:
         """The owner's word on a question of a negotiation. Raises NotFound for a code that doesn't wait."""
         desk = self.desks(caller.owner)
         request = owner_pb2.AnswerApprovalRequest(code=code, approve=approve)
         thread = (await desk.owner.AnswerApproval(request)).thread
-        return await shown(caller, desk, await settle(desk, thread, unheard))
+        rested = await settle(desk, thread, unheard)
+        return await with_invitation(desk, self.keep, await shown(caller, desk, rested))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+import segno
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
 from indai.tools.desk import Desk, Desks, request_id, settle
+from indai.tools.files import PICTURE, Keep
 from indai.tools.intents.common import (
     ACTS,
     MINUTES,
@@ -29,6 +33,9 @@ from indai.v1 import commerce_pb2, intents_pb2, negotiation_pb2, owner_pb2
 
 DAY_MS: Final = 86_400_000
 DUE_DAYS: Final = 7
+_UPI: Final = "upi:"
+_PIXELS: Final = 8
+"""Of one module of a code."""
 MAX_RUPEES: Final = 10_000_000_000
 _DIRECTION: Final = {True: intents_pb2.PAY_DIRECTION_REQUEST, False: intents_pb2.PAY_DIRECTION_OFFER}
 _RUPEES: Final = {
@@ -51,6 +58,7 @@ class Pay:
     desks: Desks
     people: People
     money: Money
+    keep: Keep
 
     @property
     def spec(self) -> Spec:
@@ -69,6 +77,7 @@ class Pay:
             Effect.ACT,
             ACTS,
             timeout_s=TIMEOUT_S,
+            files=True,
         )
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
@@ -112,7 +121,16 @@ class Pay:
         result.pop("when", None)
         if result["state"] == "agreed" and not asks and (link := await _link(desk, thread)):
             result["pay_link"] = link
+            if link.startswith(_UPI):
+                result["files"] = [await self.keep("pay.png", PICTURE, await asyncio.to_thread(_code, link))]
         return result
+
+
+def _code(link: str) -> bytes:
+    """A link as a QR code (ISO/IEC 18004) that another telephone reads: PNG, with its quiet zone."""
+    picture = io.BytesIO()
+    segno.make(link, error="m", micro=False).save(picture, kind="png", scale=_PIXELS, border=4)
+    return picture.getvalue()
 
 
 def _minor(rupees: float) -> int:

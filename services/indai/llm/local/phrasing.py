@@ -198,6 +198,7 @@ def _outcome(state: str, value: Mapping[str, Any], phrases: Mapping[str, str]) -
     wrote = phrases["wrote"].format(words=words) if words else ""
     if invitation := str(value.get("invitation") or ""):
         link = phrases["invitation"].format(link=invitation)
+    link = str(value.get("and") or link)
     return " ".join(filter(None, (sentence, wrote, link)))
 
 

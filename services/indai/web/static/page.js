@@ -65,13 +65,22 @@
     talk.lastElementChild.append(row);
   };
 
+  const attach = (said, files) => {
+    for (const one of files) {
+      const row = document.createElement("p"), link = document.createElement("a");
+      row.className = "file"; link.href = one.url; link.download = one.name; link.textContent = one.name;
+      row.append(link);
+      said.append(row);
+    }
+  };
+
   const show = (event, said) => {
     const { data } = event;
     // What is markup was made by the node out of escaped text.
     if (event.kind === "sentence") { said.querySelector(".progress")?.remove(); said.insertAdjacentHTML("beforeend", data.html); say(""); }
     else if (event.kind === "tool") progress(said, data.words);
     else if (event.kind === "approval" && data.terms) { const terms = document.createElement("p"); terms.className = "terms"; terms.textContent = `${data.terms}\n${data.code}`; said.append(terms); }
-    else if (event.kind === "finished") { said.innerHTML = data.html; if (data.language) said.lang = data.language; if (data.choices.length) offer(data.choices); say(""); }
+    else if (event.kind === "finished") { said.innerHTML = data.html; if (data.language) said.lang = data.language; attach(said, data.files); if (data.choices.length) offer(data.choices); say(""); }
     else if (event.kind === "failed") { said.parentElement.remove(); say(data.message); }
     below();
   };
