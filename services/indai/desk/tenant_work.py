@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from aiohttp import web
+from indai.desk.show import Tag
 from indai.desk.tenant_frame import COUNTERS, RUNNERS, TENANT, TenantFrame
 from indai.protocol.errors import InvalidInput, Reason
+from indai.v1 import channels_pb2
 from indai.v1 import tenant_pb2 as pb
+from indai.web.catalog import Words
 from indai.web.visit import Visit
+
+SLOW_MS: Final = 5 * 60_000
+"""A message that waits longer for its provider than any pause between two tries (a minute) explains."""
 
 
 class TenantWork:
@@ -36,7 +43,13 @@ class TenantWork:
             pb.ListTenantChannelsRequest(tenant=tenant), metadata=visit.metadata
         )
         return await self._frame.page(
-            visit, "tenant_work.html", "/work", jobs=jobs.jobs[:200], channels=channels.channels
+            visit,
+            "tenant_work.html",
+            "/work",
+            jobs=jobs.jobs[:200],
+            channels=[
+                (one, health(one.status, self._frame.site.clock(), visit.words)) for one in channels.channels
+            ],
         )
 
     async def replay(self, visit: Visit) -> web.StreamResponse:
@@ -59,3 +72,19 @@ class TenantWork:
         )
         await self._desk.ReplayTenantLetters(request, metadata=visit.metadata)
         return visit.go(self._frame.at(visit, "/work"), "replayed")
+
+
+def health(status: channels_pb2.GetChannelStatusResponse, now_ms: int, words: Words) -> list[Tag]:
+    """How a channel stands, the worst first: it can't send, it is slow, it gave something up, nothing ever
+    came or went, or all is well."""
+    oldest_ms = status.oldest_waiting_time.seconds * 1000
+    found = []
+    if status.channel.trouble:
+        found.append(Tag(words("cannot send"), "bad"))
+    elif status.waiting and oldest_ms and now_ms - oldest_ms >= SLOW_MS:
+        found.append(Tag(words("sends too slowly"), "warn"))
+    if status.dead:
+        found.append(Tag(words("{n} not sent", n=status.dead), "warn"))
+    if not found and not status.last_in_time.seconds and not status.last_out_time.seconds:
+        found.append(Tag(words("nothing came yet")))
+    return found or [Tag(words("well"), "good")]

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import csv
 import io
 import json
 import re
+import time
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
-from indai.v1 import desk_pb2
+import aiohttp
+from indai.node.keystore import open_keystore
+from indai.node.secrets import Secrets
+from indai.v1 import channels_pb2, desk_pb2, tiers_pb2
 from indai.v1 import tenant_pb2 as pb
+from indai.v1.channels_pb2_grpc import ChannelServiceStub
 from indai.v1.desk_pb2_grpc import DeskServiceStub
+from indai.v1.tiers_pb2_grpc import TierServiceStub
 from indai.web.accounts import TENANT_ROLES
 
+from tests.service.edge.provider import Fault, Provider
 from tests.service.web.addresses import RAW, filled, is_file, is_stream
+from tests.service.web.conftest import Browser, Page
 from tests.service.web.tenants import City, city
+from tests.unit.edge.accounts import ACCOUNTS, signed
+from tests.unit.edge.webhooks import wa, wa_message
 
 __all__ = ["city"]
 
@@ -242,3 +255,108 @@ async def test_the_operator_of_the_node_chooses_an_organisation(city: City) -> N
         assert (await desk.get("/tenant/acme")).status == 200
         assert (await desk.get("/tenant/personal/talks")).status == 403
         assert (await desk.get("/tenant/nowhere")).status == 404
+
+
+LINE = """
+kind: binding
+slug: line
+human: ann
+team: sales
+agent: a
+door: distribution
+channels: [whatsapp]
+routing_keys: ["+15550783881"]
+"""
+
+
+@contextlib.asynccontextmanager
+async def line(city: City, provider: Provider) -> AsyncIterator[Callable[[str], Any]]:
+    """A WhatsApp number of riverton's; what it gives lets Asha write to it."""
+    account = ACCOUNTS["whatsapp-cloud"]
+    secrets = Secrets(city.b.data, open_keystore(city.b.data, {}), {})
+    for name, value in account.secrets.items():
+        secrets.set(f"{account.name}-{name}", value)
+    references = {name: f"vault:{account.name}-{name}" for name in account.secrets}
+    settings = {**account.settings, **references, "api": provider.address, "pair_every_s": "0.001"}
+    channel = channels_pb2.Channel(
+        name=account.name,
+        tenant="riverton",
+        provider=account.provider,
+        account=account.account,
+        settings=settings,
+    )
+    tiers, channels = city.stub(TierServiceStub, city.root), city.stub(ChannelServiceStub, city.root)
+    await tiers.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant="riverton", yaml=LINE))
+    await channels.PutChannel(channels_pb2.PutChannelRequest(channel=channel))
+
+    async def write(text: str) -> None:
+        said = wa_message("text", {"body": text}, f"wamid.{text}", timestamp=str(int(time.time())))
+        raw = signed("whatsapp-cloud", wa(said), now_s=int(time.time()))
+        url = f"http://{city.b.info.addresses['http']}/channels/{account.name}"
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(url, data=raw.body, headers=dict(raw.headers)) as answer,
+        ):
+            assert answer.status == 200
+
+    yield write
+    await channels.RemoveChannel(channels_pb2.RemoveChannelRequest(name=account.name))
+
+
+async def _shows(desk: Browser, words: str) -> Page:
+    """The room, once it says so."""
+    async with asyncio.timeout(30):
+        while words not in (page := await desk.get("/tenant/riverton/work")).text:
+            assert page.status == 200
+            await asyncio.sleep(0.05)
+    return page
+
+
+async def test_a_message_that_a_provider_refused_is_sent_again_from_the_room_of_its_own_tenant(
+    city: City,
+) -> None:
+    act = "/work/channels/wa/replay"
+    async with (
+        Provider().serving() as provider,
+        line(city, provider) as write,
+        city.person("riverton", "operator") as desk,
+        city.person("riverton", "auditor") as auditor,
+        city.person("acme", "operator") as elsewhere,
+    ):
+        await _shows(desk, "nothing came yet")
+        provider.faults = [Fault(400, {"error": {"code": 131026}})]
+        await write("Hello")
+        page = await _shows(desk, "1 not sent")
+        assert "whatsapp-131026" in page.text
+        assert "Hello from Riverton" in page.text
+        found = re.search(r'name="letter" value="(\d+)"', page.text)
+        assert found
+        # Who may only read has no button, and another tenant neither the letter nor the channel.
+        watched = await auditor.get("/tenant/riverton/work")
+        assert "1 not sent" in watched.text
+        assert 'name="letter"' not in watched.text
+        assert (await auditor.post(f"/tenant/riverton{act}", letter=found[1])).status == 403
+        assert "Hello from Riverton" not in (await elsewhere.get("/tenant/acme/work")).text
+        for tenant in ("riverton", "acme"):
+            assert (await elsewhere.post(f"/tenant/{tenant}{act}", letter=found[1])).status == 404
+        assert provider.sent == []
+        again = await desk.post(f"/tenant/riverton{act}", letter=found[1])
+        assert again.status == 200
+        (sent,) = await provider.until(1)
+        assert "Hello from Riverton" in sent["text"]["body"]
+        await _shows(desk, '<span class="tag good">well')
+        assert (await desk.post(f"/tenant/riverton{act}", letter=found[1])).status == 404  # once
+        acts = (await desk.get("/tenant/riverton/log")).text
+        assert "ReplayTenantLetters" in acts
+        # Where the credentials are refused it says so, what came waits, and goes once they are good.
+        provider.stays_down = Fault(401, {"error": {"code": 190}})
+        await write("Thanks")
+        page = await _shows(desk, "cannot send")
+        assert "whatsapp-190" in page.text
+        assert "1 wait to be sent" in page.text
+        assert "cannot send" not in (await elsewhere.get("/tenant/acme/work")).text
+        provider.stays_down = None
+        tested = channels_pb2.TestChannelRequest(name="wa")
+        assert (await city.stub(ChannelServiceStub, city.root).TestChannel(tested)).accepted
+        await provider.until(2)
+        await _shows(desk, '<span class="tag good">well')
