@@ -18,6 +18,7 @@ from indai.protocol.group.state import Group, Member
 from indai.protocol.header import GRACE_MS
 from indai.protocol.kinds.base import Window
 from indai.protocol.kinds.meet import MeetTerms, MeetWish
+from indai.protocol.lifecycle import check_successor
 from indai.protocol.messages import (
     HOUR_MS,
     MINUTE_MS,
@@ -49,6 +50,7 @@ from indai.protocol.party_state import (
     Send,
     Sent,
     Side,
+    Succeeded,
     Tell,
     Tick,
     Unbook,
@@ -58,6 +60,7 @@ from indai.protocol.queries import WindowsAnswer
 START_MS = 1_800_000_000_000
 LENGTH_MS = 30 * MINUTE_MS
 MUTATIONS = ("commit-on-most", "release-and-receipt", "keep-on-release", "two-transactions")
+MOVING = ("old-stays", "old-goes-first", "anything-makes-way")  # found on days on which a meeting is moved
 BEHAVIOURS = ("good", "good", "good", "good", "no", "silent", "slow", "withholds", "asks")
 
 
@@ -117,6 +120,8 @@ class Host:
         signature = self.subject.encode() if message.move is Move.ACCEPT else b""
         store = self.store.copy()
         store.sent[message.mid] = message
+        if side is None and message.supersedes:
+            self._check_successor(message)
         self._run(store, message.thread, Received(message, signature))
         self._commit(store)
         return []
@@ -130,8 +135,23 @@ class Host:
         wakes = ((thread, wakes_at(side)) for thread, side in self.store.sides.items())
         return [thread for thread, due_ms in wakes if due_ms is not None and due_ms <= self.world.now_ms]
 
-    def suits(self, window: Window, store: Store, thread: bytes) -> bool:
-        held = [w for other, w in (*store.reserved.items(), *store.booked.items()) if other != thread]
+    def _check_successor(self, message: Message) -> None:
+        old = self.store.sides.get(self.thread_of(message.supersedes))
+        offer = (old.group.offer if old.group else old.thread.offer if old.thread else None) if old else None
+        if old is None or old.life is None or offer is None or old.life.state.ended:
+            raise ProtocolError(Reason.ILLEGAL_MOVE, "That does not stand.", rule="LIF-16")
+        check_successor(offer, message)
+
+    def thread_of(self, mid: bytes) -> bytes:
+        """In which this commitment was agreed; empty for none."""
+        lives = ((thread, side.life) for thread, side in self.store.sides.items())
+        return next((thread for thread, life in lives if life and mid and life.deed.mid == mid), b"")
+
+    def suits(self, window: Window, store: Store, thread: bytes, supersedes: bytes = b"") -> bool:
+        own = (thread, self.thread_of(supersedes))
+        held = [w for other, w in (*store.reserved.items(), *store.booked.items()) if other not in own]
+        if self.world.mutation == "anything-makes-way" and supersedes:
+            held = []
         if any(w.start_ms < window.end_ms and window.start_ms < w.end_ms for w in held):
             return False
         first = (window.start_ms - START_MS) // LENGTH_MS
@@ -145,10 +165,11 @@ class Host:
         told: WindowsAnswer | BallotAnswer | RejectBody = RejectBody("POLICY_DENIED")
         halves = [Window(START_MS + h * LENGTH_MS, START_MS + (h + 1) * LENGTH_MS) for h in sorted(self.free)]
         if isinstance(about, CallQuery) and self.behaviour != "no":
-            good = [h for h in halves if self.suits(h, self.store, b"") and _inside(h, about.wish)]
+            moved = about.supersedes
+            good = [h for h in halves if self.suits(h, self.store, b"", moved) and _inside(h, about.wish)]
             told = WindowsAnswer(tuple(good[:5]))
         elif isinstance(about, BallotQuery):
-            suits = [self.suits(slot, self.store, b"") for slot in about.slots]
+            suits = [self.suits(slot, self.store, b"", about.supersedes) for slot in about.slots]
             told = BallotAnswer(tuple(Ordinal.YES if one else Ordinal.NO for one in suits))
         names = self.subject, message.sender, message.thread, message.mid
         expires_ms = self.world.now_ms + HOUR_MS
@@ -156,7 +177,7 @@ class Host:
         return [Message(mid, Move.ANSWER, *names, self.world.now_ms, expires_ms, AnswerBody(told))]
 
     def _run(self, store: Store, thread: bytes, event: Event) -> None:
-        side = store.sides.get(thread)
+        side, agreed = store.sides.get(thread), b""
         events = [event]
         while events:
             side, effects = step(side, events.pop(0), self.world.now_ms)
@@ -175,6 +196,8 @@ class Host:
                         self._post(store, message, others)
                     case Reserve(terms, _):
                         store.reserved[thread] = _slot(terms)
+                        if self.world.mutation == "old-goes-first" and side.supersedes:
+                            store.booked.pop(self.thread_of(side.supersedes), None)
                     case Release():
                         if self.world.mutation != "keep-on-release":
                             store.reserved.pop(thread, None)
@@ -184,7 +207,7 @@ class Host:
                     case Unbook():
                         store.booked.pop(thread, None)
                     case Commit(mid):
-                        store.ledger = (*store.ledger, mid)
+                        store.ledger, agreed = (*store.ledger, mid), mid
                         if self.world.mutation == "two-transactions":
                             self.store = store.copy()
                             if self.world.random.random() < 0.5:
@@ -196,6 +219,8 @@ class Host:
                     case AskOwner():
                         self.world.questions.append((self, thread))
             store.sides[thread] = side
+        if agreed and side and side.supersedes and self.world.mutation != "old-stays":
+            self._run(store, self.thread_of(side.supersedes), Succeeded(agreed))
 
     def _stuffed(self, side: Side) -> Group:
         """A coordinator that makes up the votes that are missing."""
@@ -212,7 +237,7 @@ class Host:
         if isinstance(asked.terms, MeetWish):
             return HostAnswers(Outcome.PERMIT)
         slot = _slot(asked.terms)
-        if not self.suits(slot, store, side.thread_id):
+        if not self.suits(slot, store, side.thread_id, side.supersedes):
             return HostAnswers(Outcome.REFUSE, reason="NO_COMMON_SLOT")
         if self.behaviour in ("no", "withholds") and side.group is None:
             return HostAnswers(Outcome.REFUSE, reason="POLICY_DENIED")
@@ -238,7 +263,7 @@ class Host:
             world.votes[send.in_reply_to] = votes
             body = ReceiptBody(send.in_reply_to, "ledger", len(store.ledger), world.now_ms, b"all signatures")
         names = self.subject, recipient, side.thread_id, send.in_reply_to
-        message = Message(mid, send.move, *names, issued_ms, expires_ms, body, b"", parties)
+        message = Message(mid, send.move, *names, issued_ms, expires_ms, body, send.supersedes, parties)
         store.sent[mid] = message
         to = {send.to} if send.to else set(group.subjects) if group else {side.peer}
         self._post(store, message, to)
@@ -297,6 +322,7 @@ class World:
         behaviours = behaviours or ["good"] * len(free)
         self.hosts = [Host(self, f"M{n}", free[n], behaviours[n]) for n in range(len(free))]
         self.exchanges: dict[str, int] = {}
+        self.moves: list[tuple[int, bytes, bytes, MeetWish]] = []
 
     def new_id(self) -> bytes:
         return next(self.counter).to_bytes(32, "big")
@@ -310,14 +336,28 @@ class World:
             raise Crash
 
     def convene(
-        self, thread: bytes, wish: MeetWish, algorithm: str = "windows", coordinator: int = 0
+        self,
+        thread: bytes,
+        wish: MeetWish,
+        algorithm: str = "windows",
+        coordinator: int = 0,
+        supersedes: bytes = b"",
     ) -> None:
         own = self.hosts[coordinator]
         members = tuple(Member(h.subject, f"ind.ai/{h.subject.lower()}") for h in self.hosts if h is not own)
         while thread not in own.store.sides:
             with contextlib.suppress(Crash):
                 handle = f"ind.ai/{own.subject.lower()}"
-                own.take(thread, OwnerConvenes(wish, thread, own.subject, handle, members, algorithm))
+                names = own.subject, handle, members, algorithm
+                own.take(thread, OwnerConvenes(wish, thread, *names, supersedes=supersedes))
+
+    def move(self, by: int, old: bytes, thread: bytes, wish: MeetWish) -> bool:
+        """One who agreed the meeting in `old` wants it at another time; whether it stands there."""
+        side = self.hosts[by].store.sides.get(old)
+        if side is None or side.life is None or side.life.state.ended:
+            return False
+        self.convene(thread, wish, coordinator=by, supersedes=side.life.deed.mid)
+        return True
 
     def owner(self, number: int, thread: bytes, event: OwnerWithdraws | OwnerActs) -> None:
         self.hosts[number].take(thread, event)
@@ -325,6 +365,9 @@ class World:
     def turn(self) -> None:
         """One thing that can happen, happens."""
         dice = self.random.random()
+        if self.moves and dice < 0.1 and self.move(*self.moves[0]):
+            self.moves.pop(0)
+            return
         waiting = [(host, key) for host in self.hosts for key in host.store.outbox]
         if waiting and dice < 0.85:
             self._deliver(*self.random.choice(waiting))
@@ -381,19 +424,29 @@ class World:
 
     def _quiet(self) -> bool:
         sides = [side for host in self.hosts for side in host.store.sides.values()]
-        return all(side.phase.ended for side in sides) and not any(host.store.outbox for host in self.hosts)
+        idle = not any(host.store.outbox for host in self.hosts)
+        return idle and not self._movable() and all(side.phase.ended for side in sides)
+
+    def _movable(self) -> bool:
+        sides = (self.hosts[by].store.sides.get(old) for by, old, *_ in self.moves[:1])
+        return any(side and side.life and not side.life.state.ended for side in sides)
 
     def check(self, host: Host) -> None:
-        held = sorted(
-            (*host.store.reserved.values(), *host.store.booked.values()), key=lambda window: window.start_ms
-        )
-        if any(b.start_ms < a.end_ms for a, b in itertools.pairwise(held)):
-            raise Violation(f"{host.subject} holds two slots at once")
+        held = [*host.store.reserved.items(), *host.store.booked.items()]
+        for (one, a), (other, b) in itertools.combinations(held, 2):
+            moving = other in host.store.booked and self._moves(host, one, other)
+            if a.start_ms < b.end_ms and b.start_ms < a.end_ms and not moving:
+                raise Violation(f"{host.subject} holds two slots at once")
         if len(set(host.store.ledger)) != len(host.store.ledger):
             raise Violation(f"{host.subject} committed twice")
         for mid in host.store.sent:
             if mid in self.pending_releases and host.store.sent[mid].sender == host.subject:
                 self.releases.add(self.pending_releases[mid])
+
+    def _moves(self, host: Host, one: bytes, old: bytes) -> bool:
+        """Whether what is reserved in `one` is to take the place of what stands in `old`."""
+        supersedes = host.store.sides[one].supersedes
+        return one in host.store.reserved and bool(supersedes) and host.thread_of(supersedes) == old
 
     def check_end(self) -> None:
         """Everybody knows the same, and nobody holds anything that is not agreed."""
@@ -410,6 +463,11 @@ class World:
                     raise Violation(f"{host.subject} is {side.phase.value} for ever")
                 if thread in host.store.reserved:
                     raise Violation(f"{host.subject} holds a slot for ever")
+                stands = side.life is not None and not side.life.state.ended
+                if stands != (thread in host.store.booked):
+                    raise Violation(f"{host.subject} has a meeting without its slot, or the other way round")
+            if len({side.life.state for _, side in sides if side.life}) > 1:
+                raise Violation("what has become of a meeting is not the same for all")
         for host in self.hosts:
             if any(
                 self.votes.get(mid, len(self.hosts) - 1) < len(self.hosts) - 1 for mid in host.store.ledger

@@ -13,14 +13,17 @@ from indai.protocol.errors import ProtocolError
 from indai.protocol.group.algorithms import ALGORITHMS
 from indai.protocol.group.board import Ask, Board, Fail, Round, Said, Settle, Step, elect
 from indai.protocol.kinds.base import Window
+from indai.protocol.kinds.meet import MeetWish
+from indai.protocol.lifecycle import State
 from indai.protocol.messages import EventKind, Message, Move, ReceiptBody
 from indai.protocol.negotiation import apply, open_thread
 from indai.protocol.party_state import OwnerActs, OwnerWithdraws, Phase, Side
 
 from tests.simulate import groups
-from tests.unit.meetings import BEHAVIOURS, LENGTH_MS, MUTATIONS, START_MS, Violation, World, wish
+from tests.unit.meetings import BEHAVIOURS, LENGTH_MS, MOVING, MUTATIONS, START_MS, Violation, World, wish
 
 THREAD = b"\x01" * 15 + b"t"
+MOVED = b"\x02" * 16
 FIVE = [
     frozenset(range(8)),
     frozenset({1, 2, 5}),
@@ -114,6 +117,84 @@ def test_the_owner_takes_it_back_at_any_step() -> None:
         if not coordinator(world).phase.ended:
             world.owner(0, THREAD, OwnerWithdraws())
         world.run(0)
+
+
+@pytest.mark.rule("LIF-16")
+@pytest.mark.parametrize("who", [0, 3])
+def test_whoever_agreed_it_moves_it_for_all_also_to_a_time_that_overlaps(who: int) -> None:
+    world = World(1, [frozenset(range(8))] * 5)
+    world.convene(THREAD, wish(2))
+    later = MeetWish("Moved", 30, (Window(START_MS + 5 * LENGTH_MS // 2, START_MS + 7 * LENGTH_MS // 2),))
+    world.moves = [(who, THREAD, MOVED, later)]
+    world.run()
+    for host in world.hosts:
+        assert host.store.booked == {MOVED: later.windows[0]}
+        life = host.store.sides[THREAD].life
+        assert life is not None
+        assert life.state is State.SUPERSEDED
+
+
+def test_who_did_not_agree_it_takes_no_part_in_moving_it() -> None:
+    world = World(1, [frozenset(range(8))] * 4)
+    stranger = world.hosts.pop()
+    world.convene(THREAD, wish(2))
+    world.run()
+    world.hosts.append(stranger)
+    assert world.move(0, THREAD, MOVED, wish(4))
+    for _ in range(200):
+        world.turn()
+    assert all(host.store.booked.keys() == {THREAD} for host in world.hosts[:3])
+
+
+def _moved(number: int) -> bytes:
+    return MOVED[:-1] + bytes([number])
+
+
+def _moved_day(seed: int, mutation: str = "", crash_at: int = -1) -> World:
+    """A meeting of three to five is agreed, and one or two of them want it elsewhere; another comes too."""
+    dice = random.Random(seed)
+    count = dice.randint(3, 5)
+    free = [frozenset(dice.sample(range(8), dice.randint(6, 8))) for _ in range(count)]
+    behaviours = ["good", *(dice.choice(("good", "good", "asks", "slow")) for _ in range(count - 1))]
+    trouble = 0.0 if crash_at >= 0 else dice.choice((0.0, 0.1, 0.3))
+    world = World(seed, free, behaviours, trouble=trouble, mutation=mutation, crash_at=crash_at)
+    world.convene(THREAD, wish(*range(8)), dice.choice([*ALGORITHMS]))
+    for number in range(dice.randint(1, 2)):
+        halves = range(dice.randint(0, 4), 8)
+        old = THREAD if dice.random() < 0.7 or not number else _moved(number - 1)
+        world.moves.append((dice.randrange(count), old, _moved(number), wish(*halves)))
+    if dice.random() < 0.5:
+        world.convene(THREAD[:-1] + b"u", wish(*range(8)), "slots", coordinator=dice.randrange(count))
+    world.run(dice.randint(0, 300))
+    return world
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_a_meeting_stands_until_all_have_signed_what_takes_its_place(first: int) -> None:
+    worlds = [_moved_day(seed) for seed in range(first, first + 40)]
+    done = [
+        side.life.state for world in worlds for side in (world.hosts[0].store.sides[THREAD],) if side.life
+    ]
+    assert 5 <= done.count(State.SUPERSEDED) < len(done)
+
+
+def test_a_crash_at_any_one_point_of_moving_changes_nothing() -> None:
+    for point in range(160, 420, 7):
+        world = World(7, [frozenset(range(8))] * 4, crash_at=point)
+        world.convene(THREAD, wish(2))
+        world.moves = [(1, THREAD, MOVED, wish(4))]
+        world.run(0)
+        assert all(host.store.booked.keys() == {MOVED} for host in world.hosts), point
+
+
+@pytest.mark.parametrize("mutation", MOVING)
+def test_a_broken_guard_of_moving_is_found(mutation: str) -> None:
+    for seed in range(60):
+        try:
+            _moved_day(seed, mutation)
+        except Violation:
+            return
+    pytest.fail("sixty days on which nothing was found")
 
 
 def _bad_day(seed: int, mutation: str = "", crash_at: int = -1) -> World:

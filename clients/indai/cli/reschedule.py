@@ -33,9 +33,9 @@ def reschedule(
 ) -> None:
     """Ask to move the meeting of THREAD to another time.
 
-    The meeting stands until both sides have agreed on the new one, which then
-    takes its place in both calendars at once; if they don't, nothing changes.
-    The new time can't overlap the old one.
+    The meeting stands until everybody has agreed on the new one, which then
+    takes its place in all calendars at once; if they don't, nothing changes.
+    The new time may overlap the old one.
     """
     minutes = length(duration) if duration else 0
     new, zone = run(_reschedule(home, acting, thread, words, minutes, only, wait=wait))

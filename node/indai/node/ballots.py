@@ -6,7 +6,10 @@ again, by what is free then.
 
 from __future__ import annotations
 
+from indai.node import succession
 from indai.node.agents import Agents
+from indai.node.draft import states_of
+from indai.node.holdings import Promised
 from indai.node.host import Host
 from indai.node.kinds.acquaintance import Acquaintances, common
 from indai.node.store import Store
@@ -30,7 +33,7 @@ class Ballots:
 
     async def windows(self, owner: str, peer: str, call: CallQuery, now_ms: int, hops: int) -> Told:
         """A few windows, best first. Where the owner would have to be asked, none: that is for the offer."""
-        held = await self._held(owner, peer, call.attendees, now_ms)
+        held = await self._held(owner, peer, call, now_ms)
         about = await self._about(owner, peer, len(call.attendees), now_ms, hops)
         found = await self._host.wish(owner, about, call.wish, held)
         if found.outcome == policy_pb2.OUTCOME_REFUSE and found.reason != "NO_COMMON_SLOT":
@@ -44,7 +47,7 @@ class Ballots:
 
     async def ordinals(self, owner: str, peer: str, ballot: BallotQuery, now_ms: int, hops: int) -> Told:
         """One word for each slot: what the owner would have to be asked about is to be avoided."""
-        held = await self._held(owner, peer, ballot.attendees, now_ms)
+        held = await self._held(owner, peer, ballot, now_ms)
         said, denied, wish = [], 0, ballot.wish
         about = await self._about(owner, peer, len(ballot.attendees), now_ms, hops)
         for slot in ballot.slots:
@@ -76,15 +79,21 @@ class Ballots:
         facts.meet.attendees = attendees
         return facts
 
-    async def _held(
-        self, owner: str, peer: str, attendees: tuple[str, ...], now_ms: int
-    ) -> dict[bytes, tuple[int, int]]:
-        """What the owner has promised, for a coordinator that names itself first and the owner after it."""
-        if attendees[0] != peer or owner not in attendees[1:]:
+    async def _held(self, owner: str, peer: str, query: CallQuery | BallotQuery, now_ms: int) -> Promised:
+        """What the owner has promised, for a coordinator that names itself first and the owner after it. What
+        just these have agreed makes way for what is to take its place."""
+        if query.attendees[0] != peer or owner not in query.attendees[1:]:
             what = "A coordinator names itself first, and whom it asks among the others."
             raise ProtocolError(Reason.MALFORMED, what, rule="QRY-01")
         await self._agents.get(owner).calendar.refresh()
-        return (await self._store.load([owner], [], [owner], now_ms - 2 * DAY_MS)).reserved[owner].slots
+        named = query.supersedes
+        thread = await self._store.thread_of_commitment(owner, named) if named else None
+        keys = [(owner, thread)] if thread else []
+        loaded = await self._store.load([owner], keys, [owner], now_ms - 2 * DAY_MS)
+        old = next(iter(states_of(loaded).values()), None)
+        if old is None or {owner, *succession.others(old)} != {*query.attendees}:
+            return Promised(loaded.reserved[owner].slots)
+        return Promised(loaded.reserved[owner].slots, succession.leaving(old, None))
 
     async def _note(self, owner: str, peer: str, reason: str, told: str, count: int, now_ms: int) -> None:
         """The owner's own account of what was disclosed to whom (GRP-06)."""

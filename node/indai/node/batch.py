@@ -24,13 +24,14 @@ from indai.node.holdings import Holdings
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.items import Act, Answered, Approval, Convene, Deliver, Item, Start, Wake, Withdrawal
 from indai.node.kinds.acquaintance import Note
+from indai.node.late import begins, is_hopeless
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, Store, hexed
 from indai.protocol import header
 from indai.protocol.copies import replace
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
 from indai.protocol.leaf import LeafKind
-from indai.protocol.messages import Message, Move
+from indai.protocol.messages import Body, Message, Move
 from indai.protocol.party_state import (
     Event,
     OwnerAnswers,
@@ -134,7 +135,7 @@ class Batch:
             (item.owner, item.thread)
             for item in items
             if (item.owner, item.thread) not in self._known_threads
-            and not _begins(item, self._context.clock())
+            and not begins(item, self._context.clock())
         ]
         busy = sorted({item.owner for item in items} - set(self._known_reserved))
         if not threads and not busy:
@@ -187,9 +188,7 @@ class Batch:
             case Start():
                 return await self._start(item)
             case Convene():
-                draft = self._draft(item.owner, item.thread)
-                await several.convene(self._context, draft, item, await self._hops(item))
-                await self._finish(draft)
+                await self._convene(item)
             case Approval():
                 return await self._approval(item)
             case Act():
@@ -225,9 +224,13 @@ class Batch:
         # An acceptance has the offer's times, and how late it may be the offerer decides.
         if message.move is not Move.ACCEPT:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
-        if state is None and message.supersedes:
-            succession.check(await self._agreed(inbound.owner, message.supersedes), message)
         draft = self._draft(inbound.owner, message.thread)
+        if state is None and message.supersedes:
+            old = await self._agreed(inbound.owner, message.supersedes)
+            succession.check(old, message)
+            draft.leaving = succession.leaving(old, message.body)
+        elif state is not None:
+            await self._leave(draft, state.side.supersedes, state.side.terms)
         await self._receive(draft, inbound)
         if state is None or state.side.thread is None or draft.thread.side.phase is Phase.ASKING_OWNER:
             crowd = self._crowd(inbound.owner).copy()
@@ -261,7 +264,7 @@ class Batch:
         what it follows, the whole item is taken back, and the outbox brings it again: it comes no other way.
         """
         known = self._state(item.owner, item.thread)
-        if item.reason == Reason.OUT_OF_ORDER.name and not _is_hopeless(item, known, self._context.clock()):
+        if item.reason == Reason.OUT_OF_ORDER.name and not is_hopeless(item, known, self._context.clock()):
             raise Unavailable(Reason.UNREACHABLE, "What the message follows is still on its way.")
         before = self._mark()
         draft = self._draft(item.owner, item.thread)
@@ -319,10 +322,23 @@ class Batch:
         peer = await self._context.resolver.resolve(item.peer, max_age_ms=MAX_HEAD_AGE_MS)
         await self._context.host.check_hands(item.owner, peer.chain)
         draft = self._draft(item.owner, item.thread)
+        await self._leave(draft, item.supersedes, item.wish)
         conversation = self._conversation(draft, item.peer, request_id=item.request_id)
         subjects, hops = (own.subject_id, peer.subject_id), await self._hops(item)
         await conversation.run(OwnerStarts(item.wish, item.thread, *subjects, item.supersedes, hops))
         await self._finish(draft)
+
+    async def _convene(self, item: Convene) -> None:
+        draft = self._draft(item.owner, item.thread)
+        await self._leave(draft, item.supersedes, item.wish)
+        old = await self._agreed(item.owner, item.supersedes) if item.supersedes else None
+        await several.convene(self._context, draft, item, await self._hops(item), old)
+        await self._finish(draft)
+
+    async def _leave(self, draft: Draft, supersedes: bytes, said: Body | None) -> None:
+        """What was agreed makes way for what is to take its place."""
+        if supersedes:
+            draft.leaving = succession.leaving(await self._agreed(draft.owner, supersedes), said)
 
     async def _hops(self, item: Start | Convene) -> int:
         """How many agents have passed on what leads to the new thread: one more than to the one
@@ -353,6 +369,7 @@ class Batch:
         # The table's compare-and-set makes it single-use, whatever memory says.
         draft.add("answers", action_hash=item.action_hash, state=state)
         draft.journal("approval", state.upper(), f"You {state} this.")
+        await self._leave(draft, side.supersedes, item.instead or side.terms)
         conversation = self._conversation(draft, draft.thread.columns["peer"])
         await conversation.run(OwnerAnswers(item.approved, item.instead))
         await self._finish(draft)
@@ -469,25 +486,3 @@ class Batch:
             for section in taken if gone else ():
                 rows = self._rows.get(section, [])
                 self._rows[section] = [row for row in rows if (row["owner"], row["mid"]) not in gone]
-
-
-def _is_hopeless(item: Answered, state: ThreadState | None, now_ms: int) -> bool:
-    """Whether a message that the peer calls OUT_OF_ORDER follows one of ours that can't arrive any more: an
-    offer that rode in a response, came too late and was refused there. Nobody tells us of that."""
-    thread = state.side.thread if state else None
-    said = thread.find(item.outgoing.mid, Move(item.outgoing.move)) if thread else None
-    if thread is None or said is None:
-        return False
-    asks = (Move.PROPOSE, Move.COUNTER, Move.OFFER)
-    followed = (one for one in thread.messages if one.mid == said.in_reply_to and one.move in asks)
-    late_ms = now_ms - 2 * header.GRACE_MS
-    return any(one.sender == said.sender and one.expires_at_ms < late_ms for one in followed)
-
-
-def _begins(item: Item, now_ms: int) -> bool:
-    """Whether the item begins a thread, as far as can be told without looking: what would be refused if it
-    were new (late, or superseding) is looked up, since a known message gets its stored outcome."""
-    if not isinstance(item, Deliver) or item.retried:
-        return isinstance(item, Start | Convene)
-    said = item.inbound.message
-    return not said.in_reply_to and not said.supersedes and now_ms <= said.expires_at_ms

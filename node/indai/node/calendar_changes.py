@@ -100,13 +100,13 @@ class Change:
 
 GONE = (0, 0)
 Act = Callable[[str, bytes, OwnerActs], Awaitable[None]]
-# As `Engine.start`: owner, peer, wish, request id, mid of the commitment whose place the new one takes.
-Reschedule = Callable[[str, str, MeetWish, str, bytes], Awaitable[object]]
+# As `Engine.move`: owner, thread of what was agreed, wish, request id.
+Reschedule = Callable[[str, bytes, MeetWish, str], Awaitable[object]]
 
 
 class CalendarChanges:
     """Watches, remembers, and carries out the owner's word. `act` is `Engine.act`, `reschedule` is
-    `Engine.start`."""
+    `Engine.move`."""
 
     def __init__(
         self,
@@ -394,7 +394,7 @@ class CalendarChanges:
         await self._put_back(owner, meeting)
         which = f" {meeting.at_ms}" if meeting.at_ms else ""
         request = uuid.uuid5(uuid.UUID(bytes=meeting.thread), f"moved {start_ms} {end_ms}{which}")
-        await self._reschedule(owner, meeting.peer, wish, str(request), meeting.mid)
+        await self._reschedule(owner, meeting.thread, wish, str(request))
 
     async def _put_back(self, owner: str, meeting: Meeting) -> None:
         """What was agreed stands in the calendar again, over whatever its owner made of it."""

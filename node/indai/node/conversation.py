@@ -241,7 +241,8 @@ class Conversation:
         draft, agent = self._draft, self._desk.agent
         side = draft.thread.side
         outgoing = side.role is Role.INITIATOR
-        return Case(agent.owner, self._desk.peer, outgoing, agent.zone, side, draft.reserved, draft.now_ms)
+        common = agent.owner, self._desk.peer, outgoing, agent.zone, side, draft.reserved, draft.now_ms
+        return Case(*common, draft.leaving)
 
     def _is_wanted(self, consulted: Wish | Terms, said: Wish | Terms) -> bool:
         """Whether our owner asked for just this: their own wish or terms, or what their wish is a yes to."""
@@ -315,8 +316,9 @@ class Conversation:
         decision = self._decided(message)
         self.keep(message, written.envelope.raw, written.header_id, outgoing=True, decision=decision)
         if isinstance(message.body, Terms) and message.move in (Move.OFFER, Move.ACCEPT):
+            draft.make_way(message.mid)
             for place, holding in enumerate(message.body.holdings(first=message.move is Move.OFFER)):
-                self._hold(key_of(message.mid, place), holding, limit_minor)
+                self._hold(message.mid, place, holding, limit_minor)
             draft.set(reserved_mid=message.mid, title_prefix=prefix)
         if message.move is Move.OFFER:
             draft.add("offers", mid=message.mid, expires_ms=message.expires_at_ms)
@@ -386,19 +388,18 @@ class Conversation:
         zone, now_ms = self._desk.agent.zone, self._draft.now_ms
         reminded = reminders.planned(side, self._desk.likes, zone, now_ms)
         self._draft.state = replace(self._draft.thread, side=reminded)
-        agreed = side.thread
-        if agreed is not None and agreed.supersedes:
+        if supersedes := side.thread.supersedes if side.thread else side.supersedes:
             replaced_ms = side.terms.replaces_ms if side.terms else 0
-            self._draft.succeeded = (agreed.supersedes, mid, replaced_ms)
+            self._draft.succeeded = (supersedes, mid, replaced_ms)
 
-    def _hold(self, mid: bytes, holding: Holding, limit_minor: int | None) -> None:
+    def _hold(self, deed: bytes, place: int, holding: Holding, limit_minor: int | None) -> None:
         """One row for each thing that our signature needs; the tables refuse what is not to be had."""
-        draft, peer = self._draft, self._desk.peer
+        draft, peer, mid = self._draft, self._desk.peer, key_of(deed, place)
         day = datetime.fromtimestamp(draft.now_ms / 1000, self._desk.agent.zone).date().isoformat()
         draft.reserved.add(mid, holding, day, peer)
         match holding:
-            case Slot(start_ms, end_ms):
-                draft.add("reserve", mid=mid, start_ms=start_ms, end_ms=end_ms)
+            case Slot():
+                draft.reserve(mid, deed, holding)
             case Stock(item, quantity, start_ms, end_ms):
                 span = {"start_ms": start_ms, "end_ms": end_ms}
                 draft.add("holds", mid=mid, item=item, quantity=quantity, peer=peer, **span)

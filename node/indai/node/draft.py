@@ -13,12 +13,13 @@ from typing import Any
 from indai.ledger.entries import Entry, seal
 from indai.ledger.vault import Vault
 from indai.node.effects import CalendarWrite
-from indai.node.holdings import Holdings
+from indai.node.holdings import NOTHING, Holdings, Leaving
 from indai.node.kinds import words
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, hexed
 from indai.protocol.copies import replace
 from indai.protocol.delegations import Link
+from indai.protocol.kinds.base import Slot
 from indai.protocol.kinds.meet import MEET
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import Terms, Wish
@@ -135,6 +136,7 @@ class Draft:
     replies: list[bytes] = field(default_factory=list)
     effects: list[CalendarWrite] = field(default_factory=list)
     links: tuple[Link, ...] = ()  # delegations that the money to be signed for comes through
+    leaving: Leaving = NOTHING  # what makes way for what this thread agrees on
     # (mid of the commitment whose place was taken, mid of the one that now stands)
     succeeded: tuple[bytes, bytes, int] | None = None
 
@@ -154,6 +156,16 @@ class Draft:
         if self.state is None:
             raise RuntimeError("the draft has no thread yet")
         return self.state
+
+    def make_way(self, mid: bytes) -> None:
+        """What is to be replaced is kept for the commitment `mid` from now on, if not for itself."""
+        for row in sorted(self.leaving.rows):
+            self.add("make_way", mid=row, place=mid)
+
+    def reserve(self, row: bytes, mid: bytes, slot: Slot) -> None:
+        """Under `row` what the commitment `mid` needs."""
+        place = {"place": mid} if self.leaving.rows else {}
+        self.add("reserve", mid=row, start_ms=slot.start_ms, end_ms=slot.end_ms, **place)
 
     def record(self, entry: Entry) -> int:
         """Append a ledger entry; its index."""

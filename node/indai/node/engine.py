@@ -21,7 +21,7 @@ from typing import Any
 import asyncpg
 import structlog
 from indai.client import because
-from indai.node import faults
+from indai.node import faults, succession
 from indai.node.batch import Batch
 from indai.node.context import Context
 from indai.node.crowd import Crowd
@@ -34,7 +34,8 @@ from indai.node.items import Act, Answered, Approval, Convene, Deliver, Erasure,
 from indai.node.outbox import Outbox, Outgoing
 from indai.node.store import Key, Store
 from indai.protocol.copies import replace
-from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused, Unavailable
+from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason, Refused, Unavailable
+from indai.protocol.group.algorithms import DEFAULT
 from indai.protocol.messages import MeetWish, Move, Terms, Wish
 from indai.protocol.party_state import OwnerActs
 
@@ -133,6 +134,27 @@ class Engine:
             request_id=request_id,
             algorithm=algorithm,
             passes_on=_because(passes_on),
+        )
+        return await self._begin(item)
+
+    async def move(self, owner: str, thread: bytes, wish: MeetWish, request_id: str) -> bytes:
+        """Ask everybody who agreed the meeting in `thread` for one in its place; the new one's thread id."""
+        state = await self.state(owner, thread)
+        life = state.side.life if state else None
+        if state is None or life is None:
+            raise NotFound(Reason.NOT_FOUND, "There is no meeting in this thread.", hint="indai commitments")
+        peers, mid = succession.others(state), life.deed.mid
+        if len(peers) == 1:
+            return await self.start(owner, peers[0], wish, request_id, supersedes=mid)
+        item = Convene(
+            owner,
+            self._context.new_id(),
+            peers=peers,
+            wish=wish,
+            request_id=request_id,
+            algorithm=DEFAULT,
+            supersedes=mid,
+            passes_on=_because(b""),
         )
         return await self._begin(item)
 

@@ -111,6 +111,7 @@ class GroupConversation(Conversation):
             send.in_reply_to,
             now,
             now + send.expires_in_ms,
+            send.supersedes,
             others=others,
             hops=draft.thread.side.hops,
         )

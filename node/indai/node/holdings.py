@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from indai.node.calendar.slots import Interval
 from indai.protocol.copies import replace
 from indai.protocol.kinds.base import Holding, Slot, Stock
 
@@ -20,6 +21,44 @@ def key_of(mid: bytes, place: int) -> bytes:
     if not place:
         return mid
     return hashlib.sha256(b"ind.ai/holding/v1\n" + mid + place.to_bytes(4, "big")).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What is given back once something else takes its place: the keys of its slots, the UIDs of its
+    events."""
+
+    rows: frozenset[bytes] = frozenset()
+    uids: frozenset[str] = frozenset()
+
+
+NOTHING = Leaving()
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """An owner's slots as they count for one matter: what makes way for it doesn't."""
+
+    slots: Slots
+    leaving: Leaving = NOTHING
+
+    def standing(self) -> Promised:
+        """As they count for anything else."""
+        return Promised(self.slots)
+
+    def values(self) -> list[tuple[int, int]]:
+        """(start_ms, end_ms) of what is taken."""
+        return [slot for row, slot in self.slots.items() if row not in self.leaving.rows]
+
+    def is_left(self, span: Interval) -> bool:
+        """Whether this is the very time of what makes way."""
+        left = {slot for row, slot in self.slots.items() if row in self.leaving.rows}
+        return (span.start_ms, span.end_ms) in left
+
+    def without(self, start_ms: int, end_ms: int) -> Promised:
+        """As if nothing were promised at just that time."""
+        kept = {row: slot for row, slot in self.slots.items() if slot != (start_ms, end_ms)}
+        return Promised(kept, self.leaving)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ slot; the allowed windows only keep us from proposing what it would refuse.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -18,6 +18,7 @@ from indai.node.calendar.preferences import Preferences, local_hours, room
 from indai.node.calendar.series import again, folded, reach_ms, zone_of
 from indai.node.calendar.slots import Interval, candidate_windows, free_slots, intersect, merge, subtract
 from indai.node.duties import answered, windows_revealed
+from indai.node.holdings import Promised
 from indai.node.kinds.base import Answer
 from indai.node.meet_settings import Tastes
 from indai.node.policies import Policies
@@ -35,8 +36,6 @@ ORDINARY = (9, 18)  # local hours in which a meeting is put where it can be
 SATURDAY = 5
 MAX_AHEAD_MS = 366 * 86_400_000  # of a wish that spans more, no more is looked at
 MAX_LOOK = 200  # free starts looked at to find them
-
-Reserved = Mapping[bytes, tuple[int, int]]
 
 
 class Host:
@@ -57,13 +56,18 @@ class Host:
         """Raises ProtocolError(PIN_MISMATCH): see `Policies.check_hands`."""
         await self._policies.check_hands(owner, peer)
 
-    async def wish(self, owner: str, about: Facts, wanted: MeetWish, reserved: Reserved) -> Answer:
+    async def wish(self, owner: str, about: Facts, wanted: MeetWish, reserved: Promised) -> Answer:
         """Narrow what the owner (else the peer) asked for to windows that are free and allowed, few and best
-        first. `about`: what is known of the peer and who began, here as below."""
+        first. `about`: what is known of the peer and who began, here as below. What makes way is looked into
+        where nothing else is found."""
+        if reserved.leaving.rows:
+            apart = await self.wish(owner, about, wanted, reserved.standing())
+            if apart.outcome != policy_pb2.OUTCOME_REFUSE:
+                return apart
         duration = wanted.duration_minutes * MINUTE_MS
         free, tiers = await self._room(owner, about, wanted, reserved)
         for spans in tiers:
-            windows = _windows(free, spans, duration)
+            windows = [each for each in _windows(free, spans, duration) if not reserved.is_left(each)]
             if not windows:
                 continue
             slots = [(window.start_ms, window.start_ms + duration) for window in windows]
@@ -80,7 +84,7 @@ class Host:
         return await self._no_room(owner, about, wanted, free, reserved)
 
     async def times(
-        self, owner: str, about: Facts, wish: MeetWish, reserved: Reserved, most: int
+        self, owner: str, about: Facts, wish: MeetWish, reserved: Promised, most: int
     ) -> tuple[Window, ...]:
         """A few windows that are free and permitted without asking: what a QUERY may learn."""
         free, tiers = await self._room(owner, about, wish, reserved)
@@ -90,13 +94,19 @@ class Host:
         ]
         return tuple(Window(one.start_ms, one.end_ms) for one in dict.fromkeys(found))[:most]
 
-    async def slot(self, owner: str, about: Facts, wish: MeetWish, reserved: Reserved, uid: str) -> Answer:
-        """The best slot of a peer's wish that is free here and allowed, or must be asked about."""
+    async def slot(self, owner: str, about: Facts, wish: MeetWish, reserved: Promised, uid: str) -> Answer:
+        """The best slot of a peer's wish that is free here and allowed, or must be asked about; one that
+        overlaps what makes way where there is no other, and never the very same."""
+        if reserved.leaving.rows:
+            apart = await self.slot(owner, about, wish, reserved.standing(), uid)
+            if apart.outcome != policy_pb2.OUTCOME_REFUSE:
+                return apart
         duration = wish.duration_minutes * MINUTE_MS
         free, tiers = await self._room(owner, about, wish, reserved)
         for spans in tiers:
             gaps = [gap for each in spans for gap in in_one(intersect(free, each), wish.windows)]
             starts = [start for gap in gaps for start in self._starts([gap], duration)]
+            starts = [at for at in starts if not reserved.is_left(Interval(at, at + duration))]
             if not starts:
                 continue
             slots = [
@@ -125,7 +135,7 @@ class Host:
         owner: str,
         slots: Sequence[tuple[int, int]],
         decisions: Sequence[policy_pb2.Decision],
-        reserved: Reserved,
+        reserved: Promised,
     ) -> tuple[tuple[int, int], policy_pb2.Decision, int] | None:
         """The first of these slots, as far as they are decided, that is permitted, else that may be asked
         about; with enough free time around it."""
@@ -137,7 +147,7 @@ class Host:
                     return slot, decision, outcome
         return None
 
-    async def terms(self, owner: str, about: Facts, terms: MeetTerms, reserved: Reserved) -> Answer:
+    async def terms(self, owner: str, about: Facts, terms: MeetTerms, reserved: Promised) -> Answer:
         """Whether exactly these terms may be signed now: each time must be free, and the policy is asked."""
         times = terms.times
         # Notice was given when the windows were chosen; the time that has passed since takes nothing away.
@@ -147,7 +157,7 @@ class Host:
             busy = await self._busy(owner, slot.start_ms, slot.end_ms, reserved)
             if slot.start_ms < self._clock() or intersect([slot], busy):
                 return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
-            others = _without(reserved, slot.start_ms, slot.end_ms)
+            others = reserved.without(slot.start_ms, slot.end_ms)
             if await self._suited(owner, [slot], taste, terms.place, others) != [slot]:
                 return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
         pairs = [(each.start_ms, each.end_ms) for each in times]
@@ -165,7 +175,7 @@ class Host:
         about: Facts,
         wish: MeetWish,
         slots: Sequence[tuple[int, int]],
-        reserved: Reserved,
+        reserved: Promised,
         uid: str,
     ) -> Answer | None:
         """Of these first times one whose every repetition may be signed, permitted before asked about."""
@@ -187,7 +197,7 @@ class Host:
         return any(each.start_ms <= start_ms and end_ms <= each.end_ms for each in best)
 
     async def _room(
-        self, owner: str, about: Facts, wish: MeetWish, reserved: Reserved
+        self, owner: str, about: Facts, wish: MeetWish, reserved: Promised
     ) -> tuple[list[Interval], list[list[list[Interval]]]]:
         """(free time in the wish's windows that suits the owner, tiers of spans to look into, best first).
 
@@ -224,14 +234,18 @@ class Host:
         return free, tiers
 
     async def _suited(
-        self, owner: str, free: list[Interval], taste: Preferences, place: str, reserved: Reserved
+        self, owner: str, free: list[Interval], taste: Preferences, place: str, reserved: Promised
     ) -> list[Interval]:
         """The part of free time in which every slot suits the owner's settings."""
         if not free or taste == Preferences():
             return free
         agent = self._agents.get(owner)
         span = Interval(free[0].start_ms - taste.reach_ms, free[-1].end_ms + taste.reach_ms)
-        events = await agent.calendar.events(span.start_ms, span.end_ms)
+        events = [
+            each
+            for each in await agent.calendar.events(span.start_ms, span.end_ms)
+            if each.uid not in reserved.leaving.uids
+        ]
         # What is busy and no event: promised slots, and calendars that show only when.
         taken = await self._busy(owner, span.start_ms, span.end_ms, reserved)
         known = [Interval(event.start_ms, event.end_ms) for event in events if event.busy]
@@ -251,11 +265,12 @@ class Host:
         about: Facts,
         wish: MeetWish,
         free: Sequence[Interval],
-        reserved: Reserved,
+        reserved: Promised,
     ) -> Answer:
         """Why there is no slot: no common free time, or the policy, whose words the owner wants to read."""
         duration = wish.duration_minutes * MINUTE_MS
-        starts = free_slots(free, (), duration, now_ms=self._clock(), limit=1)
+        starts = free_slots(free, (), duration, now_ms=self._clock(), limit=2)
+        starts = [at for at in starts if not reserved.is_left(Interval(at, at + duration))]
         if not starts:
             return Answer(policy_pb2.OUTCOME_REFUSE, reason="NO_COMMON_SLOT")
         slot = (starts[0], starts[0] + duration)
@@ -265,23 +280,33 @@ class Host:
         return Answer(policy_pb2.OUTCOME_REFUSE, decision, reason="POLICY_DENIED")
 
     async def _crowded(
-        self, owner: str, start_ms: int, end_ms: int, decision: policy_pb2.Decision, reserved: Reserved
+        self, owner: str, start_ms: int, end_ms: int, decision: policy_pb2.Decision, reserved: Promised
     ) -> bool:
         """Whether the rule wants free time around the meeting (`buffer`) that is not there."""
         margin = buffer_ms(decision.obligations)
         if not margin:
             return False
         return bool(
-            await self._busy(owner, start_ms - margin, end_ms + margin, _without(reserved, start_ms, end_ms))
+            await self._busy(owner, start_ms - margin, end_ms + margin, reserved.without(start_ms, end_ms))
         )
 
-    async def _busy(self, owner: str, start_ms: int, end_ms: int, reserved: Reserved) -> list[Interval]:
+    async def _busy(self, owner: str, start_ms: int, end_ms: int, reserved: Promised) -> list[Interval]:
         busy = await self._agents.get(owner).calendar.busy(start_ms, end_ms)
+        if reserved.leaving.uids:
+            events = await self._events(owner, start_ms, end_ms)
+            going = [Interval(e.start_ms, e.end_ms) for e in events if e.uid in reserved.leaving.uids]
+            staying = [Interval(e.start_ms, e.end_ms) for e in events if e.uid not in reserved.leaving.uids]
+            busy = [*subtract(busy, going), *staying]
         held = (Interval(start, end) for start, end in reserved.values() if start < end_ms and end > start_ms)
         return [*busy, *held]
 
+    async def _events(self, owner: str, start_ms: int, end_ms: int) -> list[CalendarEvent]:
+        """Those that take time."""
+        found = await self._agents.get(owner).calendar.events(start_ms, end_ms)
+        return [each for each in found if each.busy]
+
     async def _decide_until_permit(
-        self, owner: str, about: Facts, slots: Sequence[tuple[int, int]], reserved: Reserved
+        self, owner: str, about: Facts, slots: Sequence[tuple[int, int]], reserved: Promised
     ) -> Sequence[policy_pb2.Decision]:
         """Decisions in order, or just the first if it permits, which it mostly does: each costs a quarter of
         what else this side does for a message.
@@ -292,7 +317,7 @@ class Host:
         return [*first, *await self._decide(owner, about, slots[1:], reserved)]
 
     async def _decide(
-        self, owner: str, about: Facts, slots: Sequence[tuple[int, int]], reserved: Reserved
+        self, owner: str, about: Facts, slots: Sequence[tuple[int, int]], reserved: Promised
     ) -> Sequence[policy_pb2.Decision]:
         zone = self._agents.get(owner).zone
         facts = []
@@ -377,10 +402,6 @@ def title_prefix(obligations: Iterable[str]) -> str:
     return next(prefixes, "")
 
 
-def _without(reserved: Reserved, start_ms: int, end_ms: int) -> Reserved:
-    return {mid: slot for mid, slot in reserved.items() if slot != (start_ms, end_ms)}
-
-
 def _spread(starts: Sequence[int], zone: ZoneInfo) -> list[int]:
     """The first few starts of each local day, soonest first."""
     per_day: Counter[date] = Counter()
@@ -393,7 +414,7 @@ def _spread(starts: Sequence[int], zone: ZoneInfo) -> list[int]:
     return chosen[:MAX_CANDIDATES]
 
 
-def _on_day(start_ms: int, reserved: Reserved, zone: ZoneInfo) -> int:
+def _on_day(start_ms: int, reserved: Promised, zone: ZoneInfo) -> int:
     """Meetings agreed or promised already on the local day of `start_ms`."""
     day = datetime.fromtimestamp(start_ms / 1000, zone).date()
     first = datetime.combine(day, time(), zone).timestamp() * 1000

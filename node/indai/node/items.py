@@ -65,12 +65,13 @@ class Start(Item):
 
 @dataclass(slots=True, eq=False)
 class Convene(Item):
-    """The owner wants to meet several; `algorithm` finds the slot."""
+    """The owner wants to meet several; `algorithm` finds the slot; `supersedes` as in Start."""
 
     peers: tuple[str, ...] = field(kw_only=True)
     wish: MeetWish = field(kw_only=True)
     request_id: str = field(kw_only=True)
     algorithm: str = field(kw_only=True)
+    supersedes: bytes = field(default=b"", kw_only=True)
     passes_on: tuple[bytes, ...] = field(default=(), kw_only=True)
 
 

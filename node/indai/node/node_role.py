@@ -254,7 +254,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         stack.callback(asyncio.create_task(tail(resolver, monitor, key)).cancel)
         stack.callback(asyncio.create_task(_close_idle(channels)).cancel)
 
-        changes = CalendarChanges(store, agents, tastes, engine.act, engine.start, clock)
+        changes = CalendarChanges(store, agents, tastes, engine.act, engine.move, clock)
         changes.start()
         stack.push_async_callback(changes.close)
 

@@ -300,10 +300,9 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         window = Window(views.milliseconds(request.start_time), views.milliseconds(request.end_time))
         state = await self._engine.state(owner, thread)
         only_ms = views.milliseconds(request.only_time) if request.HasField("only_time") else 0
-        mid, wish = succession.moved(state, window, request.duration_minutes, only_ms)
+        wish = succession.moved(state, window, request.duration_minutes, only_ms)
         wish.check()
-        peer = state.columns["peer"] if state else ""
-        new = await self._engine.start(owner, peer, wish, request_id, supersedes=mid)
+        new = await self._engine.move(owner, thread, wish, request_id)
         return owner_pb2.RescheduleCommitmentResponse(thread=await self._thread(owner, new))
 
     async def FulfilCommitment(

@@ -19,6 +19,7 @@ from indai.node.clock import DatabaseClock
 from indai.node.compose import Letterhead, newest_key
 from indai.node.contents import Contents
 from indai.node.duties import answered
+from indai.node.holdings import Promised
 from indai.node.host import Host
 from indai.node.inbound import MAX_HEAD_AGE_MS, Inbound
 from indai.node.kinds.acquaintance import Acquaintances, common
@@ -203,7 +204,7 @@ class QueryDesk:
         known = await self._acquaintances.of(owner, peer, ["meet"], self._agents.get(owner).zone, now_ms)
         about = common(peer, now_ms, known, outgoing=False, hops=hops)
         about.meet.attendees = 2
-        found = await self._host.times(owner, about, wish, held.slots, MAX_TIMES)
+        found = await self._host.times(owner, about, wish, Promised(held.slots), MAX_TIMES)
         await self._contents.told(owner, peer, "calendar/busy", now_ms)
         return WindowsAnswer(found)
 

@@ -6,12 +6,12 @@ from indai.node.compose import Letterhead, newest_key
 from indai.node.context import Context
 from indai.node.conversation import Conversation
 from indai.node.desk import Cause, Desk
-from indai.node.draft import Draft, intent_of
+from indai.node.draft import Draft, ThreadState, intent_of
 from indai.node.group_conversation import GroupConversation
 from indai.node.inbound import MAX_HEAD_AGE_MS
 from indai.node.items import Answered, Convene
 from indai.protocol.delegations import check_delegation, links
-from indai.protocol.errors import InvalidInput, Reason, Unavailable
+from indai.protocol.errors import InvalidInput, Reason, Refused, Unavailable
 from indai.protocol.group.state import Group, Member
 from indai.protocol.party_state import OwnerConvenes, PeerRefused
 
@@ -26,9 +26,12 @@ def conversation(
     return Conversation(_desk(context, draft, peer), draft, cause, request_id)
 
 
-async def convene(context: Context, draft: Draft, item: Convene, hops: int) -> None:
+async def convene(
+    context: Context, draft: Draft, item: Convene, hops: int, old: ThreadState | None = None
+) -> None:
     """The first step of a meeting of several: everybody is resolved, and nobody is asked twice. `hops`: how
-    many agents have passed on what led to it."""
+    many agents have passed on what led to it; `old`: what has agreed the meeting whose place it is to take,
+    which is moved by those who signed it and nobody else."""
     own = await context.resolver.resolve(item.owner, max_age_ms=MAX_HEAD_AGE_MS)
     members = []
     for handle in item.peers:
@@ -38,11 +41,14 @@ async def convene(context: Context, draft: Draft, item: Convene, hops: int) -> N
     if len({own.subject_id, *(member.subject for member in members)}) != len(members) + 1:
         what = "A meeting of several is of different people, and you are one of them already."
         raise InvalidInput(Reason.INVALID_ARGUMENT, what, fields={"peers": "named twice"})
+    life = old.side.life if old else None
+    if life is not None and {own.subject_id, *(each.subject for each in members)} != {*life.deed.parties}:
+        what = "Not all of the handles belong to who agreed the meeting that is to be moved."
+        raise Refused(Reason.PIN_MISMATCH, what, hint="cancel it, and ask for a new one")
     talk = GroupConversation(_desk(context, draft, item.peers[0]), draft, None, item.request_id)
     subject, handle = own.subject_id, own.handle
-    await talk.run(
-        OwnerConvenes(item.wish, item.thread, subject, handle, tuple(members), item.algorithm, hops)
-    )
+    wanted = item.wish, item.thread, subject, handle, tuple(members), item.algorithm
+    await talk.run(OwnerConvenes(*wanted, hops, item.supersedes))
 
 
 async def refused(context: Context, draft: Draft, item: Answered) -> None:

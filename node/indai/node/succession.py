@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from indai.node.compose import several
 from indai.node.draft import ThreadState
+from indai.node.holdings import NOTHING, Leaving, key_of
+from indai.node.kinds.meet import uids
 from indai.node.store import Key, Store
+from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import NotFound, ProtocolError, Reason, Refused
 from indai.protocol.lifecycle import check_successor
-from indai.protocol.messages import MeetTerms, MeetWish, Message, Terms, Window, Wish
+from indai.protocol.messages import Body, MeetTerms, MeetWish, Message, Terms, Window, Wish
+from indai.protocol.party_state import Side
 
 
 async def find(store: Store, owner: str, mid: bytes) -> Key:
@@ -20,9 +25,10 @@ async def find(store: Store, owner: str, mid: bytes) -> Key:
 def check(old: ThreadState | None, message: Message) -> None:
     """Whether a peer's first message may name what this thread has agreed; raises ProtocolError."""
     side = old.side if old else None
-    if side is None or side.life is None or side.thread is None or side.thread.offer is None:
+    offer = offer_of(side) if side else None
+    if side is None or side.life is None or offer is None:
         raise _none()
-    check_successor(side.thread.offer, message)
+    check_successor(offer, message)
     if side.life.state.ended:
         what = f"What it is to take the place of is {side.life.state.value.lower()} already."
         raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-05")
@@ -32,9 +38,36 @@ def check(old: ThreadState | None, message: Message) -> None:
         raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-17")
 
 
-def moved(old: ThreadState | None, window: Window, minutes: int, only_ms: int = 0) -> tuple[bytes, MeetWish]:
-    """(mid of the meeting that stands, the wish for another time); its own length where `minutes` is 0.
-    `only_ms`: of one that repeats, the start of the one time that is to be moved."""
+def offer_of(side: Side) -> Message | None:
+    """What stands offered in a thread of two, or of several on their coordinator's side."""
+    if side.group is not None:
+        return side.group.offer
+    return side.thread.offer if side.thread else None
+
+
+def leaving(old: ThreadState | None, said: Body | None) -> Leaving:
+    """What of `old` makes way for what is `said` in its place: a meeting, or one time of it, that stands."""
+    side = old.side if old else None
+    if side is None or side.life is None or side.life.state.ended or not isinstance(side.terms, MeetTerms):
+        return NOTHING
+    only_ms = said.replaces_ms if isinstance(said, Wish | Terms) else 0
+    going = [
+        (key_of(side.life.deed.mid, place), uid)
+        for place, (each, uid) in enumerate(zip(side.terms.times, uids(side.terms), strict=True))
+        if only_ms in (0, each.start_ms) and each.start_ms not in side.life.omitted
+    ]
+    return Leaving(frozenset(row for row, _ in going), frozenset(uid for _, uid in going))
+
+
+def others(old: ThreadState) -> tuple[str, ...]:
+    """The handles of everybody else who signed what this thread has agreed."""
+    signed = several(parse_envelope(old.commitment)) if old.commitment else ()
+    return tuple(each for each in signed if each != old.columns["owner"]) or (old.columns["peer"],)
+
+
+def moved(old: ThreadState | None, window: Window, minutes: int, only_ms: int = 0) -> MeetWish:
+    """The wish for another time of a meeting that stands; its own length where `minutes` is 0. `only_ms`: of
+    one that repeats, the start of the one time that is to be moved."""
     side = old.side if old else None
     if side is None or side.life is None or not isinstance(side.terms, MeetTerms):
         raise NotFound(Reason.NOT_FOUND, "There is no meeting in this thread.", hint="indai commitments")
@@ -47,11 +80,10 @@ def moved(old: ThreadState | None, window: Window, minutes: int, only_ms: int = 
         if not side.life.may_omit(only_ms):
             what = "The meeting has no such time, or only this one left."
             raise Refused(Reason.ILLEGAL_MOVE, what, hint="move all of it: indai reschedule without --only")
-        wish = MeetWish(terms.title, length, (window,), terms.place, None, only_ms)
-        return side.life.deed.mid, wish
+        return MeetWish(terms.title, length, (window,), terms.place, None, only_ms)
     asked = side.thread.subject_matter if side.thread else None
     repeats = asked.repeats if isinstance(asked, MeetWish) else None  # all of them are moved
-    return side.life.deed.mid, MeetWish(terms.title, length, (window,), terms.place, repeats)
+    return MeetWish(terms.title, length, (window,), terms.place, repeats)
 
 
 def _none() -> ProtocolError:

@@ -21,6 +21,7 @@ from indai.node.agents import Agents
 from indai.node.calendar.itip import Method, invitation
 from indai.node.calendar.meeting import MeetingEvent
 from indai.node.callers import Callers, Told
+from indai.node.holdings import Promised
 from indai.node.host import Host
 from indai.node.public_door import STRANGER
 from indai.node.store import Store
@@ -115,10 +116,10 @@ class Calendars:
         facts.meet.attendees = 2
         return facts
 
-    async def _held(self, owner: str) -> Mapping[bytes, tuple[int, int]]:
+    async def _held(self, owner: str) -> Promised:
         await self.agents.get(owner).calendar.refresh()
         loaded = await self.store.load([owner], [], [owner], self.clock() - 2 * DAY_MS)
-        return loaded.reserved[owner].slots
+        return Promised(loaded.reserved[owner].slots)
 
 
 class TakeVisit:

@@ -13,6 +13,7 @@ from typing import Any, Self
 from indai.protocol.errors import InvalidInput
 from indai.protocol.forms import MINUTE_MS, malformed
 from indai.protocol.handles import Handle
+from indai.protocol.header import MID_BYTES
 from indai.protocol.kinds.base import Window
 from indai.protocol.kinds.meet import MeetWish
 from indai.v1 import negotiation_pb2
@@ -32,28 +33,33 @@ class Ordinal(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallQuery:
-    """A few times within the wish's windows? `attendees`: the handles of all, the coordinator first."""
+    """A few times within the wish's windows? `attendees`: the handles of all, the coordinator first.
+    `supersedes`: mid of the commitment of these that is to be moved, empty for none."""
 
     wish: MeetWish
     attendees: tuple[str, ...]
+    supersedes: bytes = b""
 
     def to_pb(self) -> negotiation_pb2.CallQuery:
         """As it is signed."""
-        return negotiation_pb2.CallQuery(wish=self.wish.to_pb(), attendees=self.attendees)
+        return negotiation_pb2.CallQuery(
+            wish=self.wish.to_pb(), attendees=self.attendees, supersedes=self.supersedes
+        )
 
     @classmethod
     def from_pb(cls, pb: Any) -> Self:
         """Checked; raises ProtocolError(MALFORMED) with QRY-01, NEG-02 or NEG-03."""
         wish = _wish(pb.wish)
-        return cls(wish, _attendees(pb.attendees))
+        return cls(wish, _attendees(pb.attendees), _superseded(pb.supersedes))
 
 
 @dataclass(frozen=True, slots=True)
 class BallotQuery:
-    """How well does each slot suit? The windows of the wish are the slots."""
+    """How well does each slot suit? The windows of the wish are the slots; the rest as in a CallQuery."""
 
     wish: MeetWish
     attendees: tuple[str, ...]
+    supersedes: bytes = b""
 
     @property
     def slots(self) -> tuple[Window, ...]:
@@ -62,7 +68,9 @@ class BallotQuery:
 
     def to_pb(self) -> negotiation_pb2.BallotQuery:
         """As it is signed."""
-        return negotiation_pb2.BallotQuery(wish=self.wish.to_pb(), attendees=self.attendees)
+        return negotiation_pb2.BallotQuery(
+            wish=self.wish.to_pb(), attendees=self.attendees, supersedes=self.supersedes
+        )
 
     @classmethod
     def from_pb(cls, pb: Any) -> Self:
@@ -73,7 +81,7 @@ class BallotQuery:
             raise malformed("QRY-01", "A slot to vote on is as long as the meeting")
         if len(set(wish.windows)) != len(wish.windows):
             raise malformed("QRY-01", "A slot is voted on once")
-        return cls(wish, _attendees(pb.attendees))
+        return cls(wish, _attendees(pb.attendees), _superseded(pb.supersedes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,12 @@ def _wish(pb: Any) -> MeetWish:
     if wish.repeats is not None:
         raise malformed("QRY-01", "A meeting of several takes place once")
     return wish
+
+
+def _superseded(mid: bytes) -> bytes:
+    if len(mid) not in (0, MID_BYTES):
+        raise malformed("QRY-01", "What is to be moved is named by its mid")
+    return mid
 
 
 def _attendees(handles: Any) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ class OwnerStarts:
 @dataclass(frozen=True, slots=True)
 class OwnerConvenes:
     """Our owner, whose handle is `handle`, wants to meet several: 2 to 19 members, each another subject.
-    `algorithm` is one of `group.algorithms.ALGORITHMS`; `hops` as in OwnerStarts."""
+    `algorithm` is one of `group.algorithms.ALGORITHMS`; `hops` and `supersedes` as in OwnerStarts."""
 
     wish: MeetWish
     thread: bytes
@@ -102,6 +102,7 @@ class OwnerConvenes:
     members: tuple[Member, ...]
     algorithm: str = "windows"
     hops: int = 0
+    supersedes: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -507,6 +507,11 @@ class CallQuery(_message.Message):
 
     WISH_FIELD_NUMBER: _builtins.int
     ATTENDEES_FIELD_NUMBER: _builtins.int
+    SUPERSEDES_FIELD_NUMBER: _builtins.int
+    supersedes: _builtins.bytes
+    """Of a meeting that is to be moved: mid of the commitment whose place the new one takes, and whose time is free for
+    it; else empty.
+    """
     @_builtins.property
     def wish(self) -> _intents_pb2.MeetWish:
         """Length, title, place, and where to look."""
@@ -520,10 +525,11 @@ class CallQuery(_message.Message):
         *,
         wish: _intents_pb2.MeetWish | None = ...,
         attendees: _abc.Iterable[_builtins.str] | None = ...,
+        supersedes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wish", b"wish"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attendees", b"attendees", "wish", b"wish"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attendees", b"attendees", "supersedes", b"supersedes", "wish", b"wish"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -537,6 +543,9 @@ class BallotQuery(_message.Message):
 
     WISH_FIELD_NUMBER: _builtins.int
     ATTENDEES_FIELD_NUMBER: _builtins.int
+    SUPERSEDES_FIELD_NUMBER: _builtins.int
+    supersedes: _builtins.bytes
+    """As of a CallQuery."""
     @_builtins.property
     def wish(self) -> _intents_pb2.MeetWish:
         """Its windows are the times, each exactly as long as the meeting."""
@@ -550,10 +559,11 @@ class BallotQuery(_message.Message):
         *,
         wish: _intents_pb2.MeetWish | None = ...,
         attendees: _abc.Iterable[_builtins.str] | None = ...,
+        supersedes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wish", b"wish"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attendees", b"attendees", "wish", b"wish"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attendees", b"attendees", "supersedes", b"supersedes", "wish", b"wish"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,7 +19,7 @@ from indai.v1 import group_pb2, negotiation_pb2, owner_pb2
 from indai.v1.group_pb2_grpc import GroupServiceStub
 
 from tests.databases import Databases
-from tests.service.node.lives import is_cancelled, until
+from tests.service.node.lives import events, is_cancelled, until
 from tests.service.node.test_meeting import messages
 from tests.service.node.world import Node, Owner, World, now_ms, world
 
@@ -51,8 +51,10 @@ class Five:
         address = self.nodes[name].info.addresses["owner"]
         return GroupServiceStub(plain_channel(address, token=self.owners[name].token))
 
-    async def meet(self, *others: str, title: str = "Plan", algorithm: str = "") -> owner_pb2.Thread:
-        """anu asks the others, and waits until it rests."""
+    async def meet(
+        self, *others: str, title: str = "Plan", algorithm: str = "", ahead: int = 1
+    ) -> owner_pb2.Thread:
+        """anu asks the others for a time so many days ahead or later, and waits until it rests."""
         request = group_pb2.StartGroupRequest(
             request_id=str(uuid.uuid4()),
             peers=[f"ind.ai/{name}" for name in others],
@@ -60,8 +62,8 @@ class Five:
             duration_minutes=30,
             algorithm=algorithm,
         )
-        request.start_time.FromMilliseconds(now_ms() + DAY)
-        request.end_time.FromMilliseconds(now_ms() + 12 * DAY)
+        request.start_time.FromMilliseconds(now_ms() + ahead * DAY)
+        request.end_time.FromMilliseconds(now_ms() + (ahead + 11) * DAY)
         started = await self.groups("anu").StartGroup(request)
         return await self.owners["anu"].rest(started.thread.thread_id)
 
@@ -91,6 +93,10 @@ async def five(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -
         nodes = dict(zip(NAMES, (a, a, b, b, c), strict=True))
         owners = {name: await nodes[name].agent(f"ind.ai/{name}", OPEN) for name in NAMES}
         yield Five(registry, nodes, owners)
+
+
+def is_superseded(thread: owner_pb2.Thread) -> bool:
+    return thread.commitment_state == owner_pb2.COMMITMENT_STATE_SUPERSEDED
 
 
 def has_ended(thread: owner_pb2.Thread) -> bool:
@@ -179,6 +185,51 @@ async def test_whoever_cancels_in_time_cancels_it_for_all(five: Five, who: str) 
     )
     for name in ("anu", "chitra", "dev", "esha"):
         await until(five.owners[name], thread.thread_id, is_cancelled)
+
+
+@pytest.mark.rule("LIF-16")
+@pytest.mark.parametrize(("who", "minutes"), [("anu", 15), ("dev", 90 * 24 * 60)])
+async def test_whoever_agreed_it_moves_it_for_all_once_all_have_signed(
+    five: Five, who: str, minutes: int
+) -> None:
+    old = await five.meet("chitra", "dev", "esha", title=f"Moved by {who}", ahead=30)
+    all_four = ("anu", "chitra", "dev", "esha")
+    await five.threads(*all_four)
+    request = owner_pb2.RescheduleCommitmentRequest(request_id=str(uuid.uuid4()), thread_id=old.thread_id)
+    start_ms = old.start_time.ToMilliseconds() + minutes * 60_000
+    request.start_time.FromMilliseconds(start_ms)
+    request.end_time.FromMilliseconds(start_ms + 30 * 60_000)  # for anu the two times overlap
+    asked = (await five.owners[who].stub.RescheduleCommitment(request)).thread
+    again = (await five.owners[who].stub.RescheduleCommitment(request)).thread
+    assert again.thread_id == asked.thread_id
+    for name in all_four:
+        await until(five.owners[name], old.thread_id, is_superseded)
+        new = (await five.threads(name))[name]
+        assert (new.thread_id, new.title) == (asked.thread_id, old.title)
+        assert new.start_time.ToMilliseconds() == start_ms
+    (event,) = await events(five.owners["chitra"], old)
+    assert event.superseded_by.hex() == new.commitment_mid
+
+
+async def test_what_not_all_sign_leaves_the_meeting_of_several_as_it_was(five: Five) -> None:
+    asks = await five.more("asks", ASKS)
+    old = await five.meet("chitra", "asks", title="Not moved", ahead=60)
+    (question,) = (await asks.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    await asks.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=True))
+    await until(five.owners["anu"], old.thread_id, has_ended)
+    request = owner_pb2.RescheduleCommitmentRequest(request_id=str(uuid.uuid4()), thread_id=old.thread_id)
+    start_ms = old.start_time.ToMilliseconds() + 15 * 60_000
+    request.start_time.FromMilliseconds(start_ms)
+    request.end_time.FromMilliseconds(start_ms + 30 * 60_000)
+    asked = (await five.owners["anu"].stub.RescheduleCommitment(request)).thread
+    await five.owners["anu"].rest(asked.thread_id)
+    (question,) = (await asks.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    await asks.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=False))
+    done = await until(five.owners["anu"], asked.thread_id, has_ended)
+    assert (done.state, done.reason) == (owner_pb2.THREAD_STATE_REJECTED, "DECLINED")
+    for owner in (five.owners["anu"], asks, five.owners["chitra"]):
+        stands = await until(owner, old.thread_id, has_ended)
+        assert stands.commitment_state == owner_pb2.COMMITMENT_STATE_COMMITTED
 
 
 @pytest.mark.parametrize("algorithm", ["narrowing", "slots"])

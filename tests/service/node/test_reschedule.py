@@ -13,7 +13,9 @@ from indai.protocol.party_state import OwnerActs
 from indai.v1 import negotiation_pb2, owner_pb2
 
 from tests.service.node.conftest import Pair
+from tests.service.node.database import connect
 from tests.service.node.lives import STANDS, audited, busy, events, seen, until
+from tests.service.node.scene import MINUTE
 from tests.service.node.test_meeting import COMMITTED, DAY, ask
 from tests.service.node.world import Owner, now_ms
 
@@ -54,6 +56,81 @@ async def test_a_meeting_is_moved_and_its_old_time_is_free(pair: Pair, who: str)
         negotiation_pb2.EVENT_KIND_SUPERSEDE,
         new.commitment_mid,
     )
+
+
+def at(thread: owner_pb2.Thread, minutes: int, length: int) -> owner_pb2.RescheduleCommitmentRequest:
+    """To so many minutes after its old start, and no other time."""
+    request = move(thread, minutes=length)
+    start_ms = thread.start_time.ToMilliseconds() + minutes * MINUTE
+    request.start_time.FromMilliseconds(start_ms)
+    request.end_time.FromMilliseconds(start_ms + length * MINUTE)
+    return request
+
+
+@pytest.mark.parametrize("who", ["alice", "bob"])
+async def test_the_new_time_may_overlap_the_old_one_which_nobody_else_has_meanwhile(
+    pair: Pair, who: str
+) -> None:
+    old = await ask(pair, title=f"Half an hour later, by {who}")
+    owner = pair.alice if who == "alice" else pair.bob
+    for minutes, length in ((0, 30), (15, 30), (-15, 30), (0, 20)):  # the first is the time that it has
+        asked = (await owner.stub.RescheduleCommitment(at(old, minutes, length))).thread
+        new = await owner.rest(asked.thread_id)
+        if (minutes, length) == (0, 30):
+            assert (new.state, new.reason) == (owner_pb2.THREAD_STATE_REJECTED, "NO_COMMON_SLOT")
+            continue
+        assert new.state == COMMITTED, (minutes, new)
+        start_ms = old.start_time.ToMilliseconds() + minutes * MINUTE
+        assert (new.start_time.ToMilliseconds(), new.end_time.ToMilliseconds() - start_ms) == (
+            start_ms,
+            length * MINUTE,
+        )
+        for one in (pair.alice, pair.bob):
+            await until(one, old.thread_id, lambda thread: thread.commitment_state == SUPERSEDED)
+            await until(one, new.thread_id, lambda thread: thread.commitment_state == STANDS)
+            assert await slots_at(pair, one, new) == [new.thread_id]
+        old = new
+
+
+async def slots_at(pair: Pair, owner: Owner, thread: owner_pb2.Thread) -> list[str]:
+    """The threads that hold any time of this one's, as the tables have it."""
+    node = pair.a if owner is pair.alice else pair.b
+    admin = await connect(node)
+    await admin.execute("SET row_security = off")
+    rows = await admin.fetch(
+        "SELECT t.thread FROM node.reservations r JOIN node.threads t USING (owner, mid)"
+        " WHERE r.owner = $1 AND r.slot && tstzrange(to_timestamp($2), to_timestamp($3))",
+        owner.handle,
+        thread.start_time.seconds,
+        thread.end_time.seconds,
+    )
+    await admin.close()
+    return [row["thread"].hex() for row in rows]
+
+
+async def test_a_move_that_fails_leaves_the_old_time_taken_and_the_rest_free(pair: Pair) -> None:
+    old = await ask(pair, title="Stays, half an hour later or not")
+    # bob's owner is asked about this length, and says no: by then his agent has looked at the slot.
+    asked = (await pair.alice.stub.RescheduleCommitment(at(old, 15, 45))).thread
+    await pair.alice.rest(asked.thread_id)
+    (question,) = (await pair.bob.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    await pair.bob.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code, approve=False))
+    await until(pair.alice, asked.thread_id, lambda t: t.state == owner_pb2.THREAD_STATE_REJECTED)
+    for one in (pair.alice, pair.bob):
+        assert (await seen(one, old.thread_id)).commitment_state == STANDS
+        assert await slots_at(pair, one, old) == [old.thread_id]
+    other = owner_pb2.StartMeetRequest(
+        request_id=str(uuid.uuid4()), peer="ind.ai/bob", title="Another", duration_minutes=30
+    )
+    for start_ms, state in (
+        (old.start_time.ToMilliseconds() + 15 * MINUTE, owner_pb2.THREAD_STATE_REJECTED),
+        (old.end_time.ToMilliseconds(), COMMITTED),
+    ):
+        other.request_id = str(uuid.uuid4())
+        other.start_time.FromMilliseconds(start_ms)
+        other.end_time.FromMilliseconds(start_ms + 30 * MINUTE)
+        thread = (await pair.alice.stub.StartMeet(other)).thread
+        assert (await pair.alice.rest(thread.thread_id)).state == state
 
 
 async def test_what_is_not_agreed_leaves_the_meeting_as_it_was(pair: Pair) -> None:

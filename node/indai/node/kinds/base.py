@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from indai.node.holdings import Holdings
+from indai.node.holdings import NOTHING, Holdings, Leaving
 from indai.protocol.kinds.base import Kind
 from indai.protocol.lifecycle import History
 from indai.protocol.messages import Message, Terms, Wish
@@ -26,7 +26,8 @@ class Case:
     """One owner's side of one thread, as a module is asked about it.
 
     `side` is the pure state: role, thread so far (None before the first message). `held` is what the owner
-    has promised elsewhere or here; `outgoing` says that this owner began.
+    has promised elsewhere or here, and `leaving` what of that makes way for what is agreed here; `outgoing`
+    says that this owner began.
     """
 
     owner: str
@@ -36,6 +37,7 @@ class Case:
     side: Side
     held: Holdings
     now_ms: int
+    leaving: Leaving = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

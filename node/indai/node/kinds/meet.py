@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from indai.node.effects import CALENDAR_PUT
+from indai.node.holdings import Promised
 from indai.node.host import Host
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
@@ -27,18 +28,18 @@ class Meetings(KindModule):
 
     async def propose(self, case: Case, wish: Wish) -> Answer:
         """Windows that are free and allowed, few and best first."""
-        return await self._host.wish(case.owner, await self._about(case, wish), _wish(wish), case.held.slots)
+        return await self._host.wish(case.owner, await self._about(case, wish), _wish(wish), _promised(case))
 
     async def choose(self, case: Case, wish: Wish) -> Answer:
         """The best slot."""
         uid = f"{case.side.thread_id.hex()}@{case.owner.replace('/', '.')}"
         about = await self._about(case, wish)
-        return await self._host.slot(case.owner, about, _wish(wish), case.held.slots, uid)
+        return await self._host.slot(case.owner, about, _wish(wish), _promised(case), uid)
 
     async def sign(self, case: Case, terms: Terms) -> Answer:
         """The slot is free and allowed."""
         about = await self._about(case, terms)
-        return await self._host.terms(case.owner, about, _terms(terms), case.held.slots)
+        return await self._host.terms(case.owner, about, _terms(terms), _promised(case))
 
     async def _about(self, case: Case, said: Wish | Terms) -> policy_pb2.Facts:
         """What is known of the peer, how many take part, and whether it repeats."""
@@ -78,14 +79,22 @@ class Meetings(KindModule):
 def _events(deal: Deal, *, cancelled: bool) -> Sequence[EffectRow]:
     """Every calendar shows single events alike; a rule of repetition moves with a zone's clocks."""
     terms = _terms(deal.terms)
-    if not terms.again_ms:
-        return (_event(deal, terms.times[0], terms.ical_uid, cancelled=cancelled),)
-    uids = (f"{terms.ical_uid}{SERIES}{number}" for number in range(1, len(terms.times) + 1))
     return [
         _event(deal, each, uid, cancelled=cancelled)
-        for each, uid in zip(terms.times, uids, strict=True)
-        if deal.time_ms in (0, each.start_ms)
+        for each, uid in zip(terms.times, uids(terms), strict=True)
+        if deal.time_ms in (0, each.start_ms) or not terms.again_ms
     ]
+
+
+def uids(terms: MeetTerms) -> list[str]:
+    """Of the events of a meeting, in the order of its times."""
+    if not terms.again_ms:
+        return [terms.ical_uid]
+    return [f"{terms.ical_uid}{SERIES}{number}" for number in range(1, len(terms.times) + 1)]
+
+
+def _promised(case: Case) -> Promised:
+    return Promised(case.held.slots, case.leaving)
 
 
 def _event(deal: Deal, at: Window, uid: str, *, cancelled: bool) -> EffectRow:

@@ -87,6 +87,7 @@ def convene(event: OwnerConvenes) -> Next:
         group=group,
         question=Question.PROPOSE_WISH,
         hops=event.hops,
+        supersedes=event.supersedes,
     )
     return side, (Consult(Question.PROPOSE_WISH, event.wish),)
 
@@ -160,12 +161,15 @@ def _advance(side: Side, now_ms: int) -> Next:
 
 
 def _ask_next(side: Side) -> Next:
-    group = _group(side)
-    ask = group.queue[0]
-    wish = replace(group.wish, windows=ask.windows)
-    query = BallotQuery(wish, group.attendees) if ask.ballot else CallQuery(wish, group.attendees)
+    ask = _group(side).queue[0]
     sending = replace(side, sending=Move.QUERY)
-    return sending, (Send(Move.QUERY, QueryBody(query), b"", ROUND_MS, to=ask.member),)
+    return sending, (Send(Move.QUERY, _query(side, ask), b"", ROUND_MS, to=ask.member),)
+
+
+def _query(side: Side, ask: Ask) -> QueryBody:
+    group = _group(side)
+    question = BallotQuery if ask.ballot else CallQuery
+    return QueryBody(question(replace(group.wish, windows=ask.windows), group.attendees, side.supersedes))
 
 
 def _terms(side: Side, slot: Window) -> MeetTerms:
@@ -190,7 +194,10 @@ def _host_answers(side: Side, answer: HostAnswers, now_ms: int) -> Next:
     if life_ms <= 0:
         return _fail(side, Phase.REJECTED, LAPSED, (), "The time is over.")
     side = replace(side, terms=said, reserved=said, offer=OfferState.OPEN, sending=Move.OFFER)
-    return side, (Reserve(said, said.holdings(first=True)), Send(Move.OFFER, said, b"", life_ms))
+    return side, (
+        Reserve(said, said.holdings(first=True)),
+        Send(Move.OFFER, said, b"", life_ms, side.supersedes),
+    )
 
 
 def _sent(side: Side, message: Message, now_ms: int) -> Next:
@@ -245,7 +252,7 @@ def _answered(side: Side, message: Message, now_ms: int) -> Next:
     if (
         asked.ask.member != message.sender
         or not isinstance(body, AnswerBody)
-        or not _fits(group, asked.ask, body)
+        or not answers(_query(side, asked.ask), body)
     ):
         raise ProtocolError(Reason.ILLEGAL_MOVE, "The answer is not to what was asked.", rule="QRY-03")
     if isinstance(body.told, RejectBody):
@@ -258,12 +265,6 @@ def _answered(side: Side, message: Message, now_ms: int) -> Next:
     left = tuple(each for each in group.open if each is not asked)
     side = replace(side, group=replace(group, open=left, said=(*group.said, said)))
     return (side, ()) if left else _advance(side, now_ms)
-
-
-def _fits(group: Group, ask: Ask, body: AnswerBody) -> bool:
-    wish = replace(group.wish, windows=ask.windows)
-    query = BallotQuery(wish, group.attendees) if ask.ballot else CallQuery(wish, group.attendees)
-    return answers(QueryBody(query), body)
 
 
 def _voted(side: Side, message: Message, signature: bytes, now_ms: int) -> Next:
