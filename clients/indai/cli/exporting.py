@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from indai.client.exports import CheckpointLine, End, Header, read_export
+from indai.client.exports import End, Header, read_export
+from indai.client.succession import NewestHead
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.errors import InvalidInput, Reason
 
@@ -40,15 +41,13 @@ async def save(chunks: AsyncIterator[bytes], path: Path) -> Exported:
 
 def _read_back(draft: Path, path: Path) -> Exported:
     header: Header | None = None
-    note, vkey = "", ""
+    newest = NewestHead()
     for _, record in read_export(draft):
+        newest.take(record)
         if isinstance(record, Header):
-            header, vkey = record, record.vkey
-        elif isinstance(record, CheckpointLine):
-            note = record.note
+            header = record
         elif isinstance(record, End) and header is not None:
-            checkpoint, _ = open_checkpoint(note.encode(), vkey)
-            return Exported(path, header, checkpoint, record)
+            return Exported(path, header, newest.open(), record)
     raise InvalidInput(Reason.INVALID_EXPORT, "The export is empty.", hint="look into the node's log")
 
 

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from indai.client.exports import (
-    CheckpointLine,
     EntryLine,
     ErasedLeafLine,
     Header,
@@ -28,13 +26,11 @@ from indai.client.exports import (
     read_export,
 )
 from indai.client.statefile import replace_file
-from indai.protocol.checkpoint import Checkpoint, open_checkpoint, read_checkpoint
-from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Unavailable
-from indai.protocol.logkeys import read_announcement
+from indai.client.succession import NewestHead
+from indai.protocol.checkpoint import Checkpoint, read_checkpoint
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason, Unavailable
 from indai.protocol.merkle import HASH_SIZE, CompactRange, leaf_hash
-from indai.protocol.note import Verifier, parse_note, parse_vkey
 from indai.protocol.quoting import quoted
-from indai.protocol.registryleaf import LOG_KEY_KIND, parse_registry_leaf
 from indai.protocol.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, encode_entries, tiles_of
 
 CHECKPOINT = "checkpoint"
@@ -72,24 +68,6 @@ def write_bundles(export: Path, folder: Path) -> Bundled:
 
 
 @dataclass(frozen=True, slots=True)
-class _Announced:
-    """A registry's log has named its next key in leaf `index`, signed by both."""
-
-    index: int
-    old: Verifier
-    new: Verifier
-
-    @classmethod
-    def in_entry(cls, index: int, entry: bytes) -> list[_Announced]:
-        """What an entry announces; nothing for an operation."""
-        with suppress(IndaiError):
-            leaf = parse_registry_leaf(entry)
-            if leaf.kind == LOG_KEY_KIND:
-                return [cls(index, *read_announcement(leaf.body))]
-        return []
-
-
-@dataclass(frozen=True, slots=True)
 class _Log:
     checkpoint: Checkpoint
     note: bytes
@@ -113,31 +91,25 @@ def _former(folder: Path) -> Checkpoint | None:
 def _read(export: Path, former: Checkpoint | None) -> _Log:
     """The whole tree of an export, once it is shown to be that of its newest head."""
     tree, levels = CompactRange(), defaultdict[int, bytearray](bytearray)
-    notes, vkey = list[bytes](), ""
-    roots, announced = dict[int, bytes](), list[_Announced]()
+    newest = NewestHead()
     extends = former is None or former.size == 0
     for _, record in read_export(export):
+        newest.take(record)
         if isinstance(record, Header):
-            vkey = record.vkey
             if former is not None and former.origin != record.log:
                 message = (
                     f"The folder holds the log {quoted(former.origin)}, the export {quoted(record.log)}."
                 )
                 raise InvalidInput(Reason.INVALID_ARGUMENT, message, hint="name another folder")
-        elif isinstance(record, CheckpointLine):
-            notes.append(record.note.encode())
-            roots[read_checkpoint(notes[-1]).size] = b""
         elif (entry := _entry(record)) is not None:
             for level, _, hashed in tree.append(leaf_hash(entry)):
                 if level % TILE_HEIGHT == 0:
                     levels[level // TILE_HEIGHT] += hashed
             if former is not None and tree.size == former.size:
                 extends = tree.root() == former.root
-            if tree.size in roots:
-                roots[tree.size] = tree.root()
-            if isinstance(record, EntryLine):
-                announced += _Announced.in_entry(record.index, record.entry)
-    head = _newest(vkey, notes, announced, roots)
+            if newest.wants(tree.size):
+                newest.grown(tree.size, tree.root())
+    head = newest.open()
     if former is not None and head.size < former.size:
         message = f"The folder holds {former.size} entries, and {quoted(export.name)} {head.size}."
         raise InvalidInput(Reason.INVALID_ARGUMENT, message, hint="make a new export")
@@ -147,25 +119,7 @@ def _read(export: Path, former: Checkpoint | None) -> _Log:
     if not extends:
         message = f"The head of {quoted(export.name)} does not extend the one in the folder."
         raise ProtocolError(Reason.SPLIT_VIEW, message, hint="keep both, and audit the exports together")
-    return _Log(head, notes[-1], levels)
-
-
-def _newest(
-    vkey: str, notes: list[bytes], announced: list[_Announced], roots: dict[int, bytes]
-) -> Checkpoint:
-    """The newest head, by the key in the first line or one that the log has announced after it: heads of each
-    key before show that the announcement is in the tree. Raises ProtocolError."""
-    key = parse_vkey(vkey)
-    for note in notes[:-1]:
-        successor = next((one for one in announced if one.old == key), None)
-        if successor is None:
-            break
-        if (key.name, key.key_hash) in {(one.name, one.key_hash) for one in parse_note(note)[1]}:
-            head, _ = open_checkpoint(note, key)
-            if head.size > successor.index and head.root == roots[head.size]:
-                key = successor.new
-    head, _ = open_checkpoint(notes[-1], key)
-    return head
+    return _Log(head, newest.note, levels)
 
 
 def _entry(record: object) -> bytes | None:

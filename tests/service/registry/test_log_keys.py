@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from indai.cli.exporting import save
 from indai.client.audit import audit
 from indai.client.bundles import write_bundles
 from indai.client.exports import CheckpointLine, EntryLine, encode, read_export
@@ -181,6 +183,10 @@ async def test_a_mirror_and_its_audit_follow_the_log_to_its_next_key(
     assert len([record for record in records if isinstance(record, EntryLine)]) == 4
     text = path.read_bytes().splitlines(keepends=True)
 
+    async def chunks() -> AsyncIterator[bytes]:
+        yield path.read_bytes()
+
+    assert (await save(chunks(), tmp_path / "saved.jsonl")).checkpoint.size == 4  # as the commands keep it
     assert write_bundles(path, tmp_path / "tiles").checkpoint.size == 4
     assert (tmp_path / "tiles" / "checkpoint").read_bytes() == notes[-1].note.encode()
 
@@ -189,11 +195,14 @@ async def test_a_mirror_and_its_audit_follow_the_log_to_its_next_key(
     of_another_tree = sign_checkpoint(Checkpoint(ORIGIN, 2, bytes(32)), [signer]).decode()
     forged = encode(replace(notes[0], note=of_another_tree))
     fewer = text[-1].replace(b'"checkpoints":3', b'"checkpoints":2')
-    for lines in ([text[0], *text[2:-1], fewer], [text[0], forged, *text[2:]]):
+    for lines, reason in (
+        ([text[0], *text[2:-1], fewer], Reason.BAD_SIGNATURE),
+        ([text[0], forged, *text[2:]], Reason.BAD_PROOF),
+    ):
         reseal(path, lines)
         with pytest.raises(ProtocolError) as refused:
             write_bundles(path, tmp_path / "other")
-        assert refused.value.reason is Reason.BAD_SIGNATURE
+        assert refused.value.reason is reason
         assert not (tmp_path / "other").exists()
     reseal(path, text[:1] + text[2:])
     assert "registry-head" in {one.check for one in audit([], path, old_policy.policy).findings}
