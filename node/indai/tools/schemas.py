@@ -6,7 +6,9 @@ that a model can't pass on what nobody looks at.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,10 +32,8 @@ def check_spec(spec: Spec) -> None:
     if len(spec.name) > _LONGEST_NAME or not _NAME.fullmatch(spec.name):
         raise _bad(f"A tool is called {spec.name[:80]!r}", "small letters, digits and single hyphens")
     for which, schema in (("arguments", spec.arguments), ("result", spec.result)):
-        try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
-            raise _bad(f"The schema of the {which} of {spec.name} is none", error.message[:_CUT]) from None
+        if wrong := _wrong(json.dumps(schema, sort_keys=True)):
+            raise _bad(f"The schema of the {which} of {spec.name} is none", wrong)
         if _refers_outside(schema):
             # A reference to another place would be fetched from there, by whoever checks.
             raise _bad(f"The schema of the {which} of {spec.name} refers outside itself", "use #/$defs/…")
@@ -41,6 +41,17 @@ def check_spec(spec: Spec) -> None:
             raise _bad(f"The {which} of {spec.name} are no object", 'give it "type": "object"')
     if spec.arguments.get("additionalProperties") is not False:
         raise _bad(f"The arguments of {spec.name} are open", 'give them "additionalProperties": false')
+
+
+@functools.lru_cache(maxsize=512)
+def _wrong(schema: str) -> str:
+    """What makes this JSON text no schema, empty when it is one. Nodes of one process register the same tools,
+    and the check walks the whole of the standard's own schema for each."""
+    try:
+        Draft202012Validator.check_schema(json.loads(schema))
+    except SchemaError as error:
+        return error.message[:_CUT] or "it is none"
+    return ""
 
 
 def _refers_outside(schema: Any) -> bool:

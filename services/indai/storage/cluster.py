@@ -216,5 +216,8 @@ def sync_directory(path: Path) -> None:
 
 def discard(directory: Path) -> None:
     """Delete what the data directories under `directory` keep elsewhere; their servers have stopped."""
-    for pointer in directory.rglob(_LOCATION):
-        shutil.rmtree(pointer.read_text().strip(), ignore_errors=True)
+    for place, below, names in os.walk(directory):
+        if _LOCATION in names:
+            shutil.rmtree((Path(place) / _LOCATION).read_text().strip(), ignore_errors=True)
+        if "PG_VERSION" in names:
+            below.clear()  # a cluster: thousands of files, none of them ours
