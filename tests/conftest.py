@@ -17,6 +17,7 @@ from pathlib import Path
 import asyncpg
 import indai
 import pytest
+from hypothesis import HealthCheck, settings
 from indai.storage.cluster import discard
 from indai.storage.embedded import EmbeddedPostgres, ServerInfo
 from indai.storage.migrations import Schema, migrate
@@ -25,6 +26,11 @@ from indai.storage.pool import open_pool
 from tests import scratch
 from tests.databases import Databases, administer, create_database, drop_database
 
+# No example is judged by the time that it took, and a run draws the same ones as the run before: it fails for
+# what changed, beside whatever else runs. Other examples: --hypothesis-profile=others.
+settings.register_profile("others", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", settings.get_profile("others"), derandomize=True, database=None)
+settings.load_profile("suite")
 _MADE_SCRATCH = scratch.prepare()
 _TEMPLATE = "migrated"
 _FIRST = (("system",), ("web",), ("service", "node"), ("service",))

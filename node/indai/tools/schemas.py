@@ -45,7 +45,7 @@ def check_spec(spec: Spec) -> None:
 
 @functools.lru_cache(maxsize=512)
 def _wrong(schema: str) -> str:
-    """What makes this JSON text no schema, empty when it is one. Nodes of one process register the same tools,
+    """What makes this JSON text no schema, or empty. Nodes of one process register the same tools,
     and the check walks the whole of the standard's own schema for each."""
     try:
         Draft202012Validator.check_schema(json.loads(schema))

@@ -131,6 +131,12 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.parametrize("date", [True, -1, 1 << 70])
+def test_a_time_that_is_none_is_left_out(date: int) -> None:
+    [incoming] = received("telegram", signed("telegram", tg(text="Hi", date=date))).incoming
+    assert not incoming.message.HasField("sent_time")
+
+
 @given(st.data(), _VALUES)
 def test_any_value_in_any_place_of_a_webhook_is_read_or_left_out(data: st.DataObject, value: Any) -> None:
     provider, case = data.draw(

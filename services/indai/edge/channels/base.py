@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeGuard
 
 from indai.edge.channels.carried import File, Takes
 from indai.protocol.errors import InvalidInput, Reason, Refused
@@ -306,6 +306,11 @@ def text_of(value: Any, limit: int = MAX_TEXT) -> str:
 def an_object(value: Any) -> Json:
     """An object, or an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """A whole number; JSON's `true` is one for Python only."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def a_list(value: Any) -> list[Any]:

@@ -31,6 +31,7 @@ from indai.edge.channels.base import (
     Verdict,
     an_object,
     forged,
+    is_whole,
     json_or_nothing,
     malformed,
     phone_identity,
@@ -237,7 +238,7 @@ def _message(payload: Json, stamp: object, account: Account) -> Incoming | None:
         provider_message_id=message_id,
         in_reply_to=_quoted(an_object(payload.get("context"))),
     )
-    if isinstance(stamp, int) and 0 < stamp < 1 << 43:
+    if is_whole(stamp) and 0 < stamp < 1 << 43:
         found.sent_time.CopyFrom(Timestamp(seconds=stamp // 1000))
     address = number.removeprefix("+")
     if kind in _MEDIA:
@@ -294,7 +295,7 @@ def _receipt(payload: Json) -> Receipt | None:
     if state is None or not message_id:
         return None
     code = an_object(payload.get("payload")).get("code")
-    return Receipt(message_id, state, f"gupshup-{code}" if isinstance(code, int) else "")
+    return Receipt(message_id, state, f"gupshup-{code}" if is_whole(code) else "")
 
 
 def _key(account: Account) -> dict[str, str]:

@@ -27,6 +27,7 @@ from indai.edge.channels.base import (
     a_list,
     an_object,
     forged,
+    is_whole,
     json_or_nothing,
     malformed,
     read_json,
@@ -91,7 +92,7 @@ class Telegram:
     def receive(self, raw: Raw, account: Account) -> Received:
         """One update. What was edited later stays as it was said: it has been answered already."""
         update = read_json(raw.body)
-        if not isinstance(update.get("update_id"), int):
+        if not is_whole(update.get("update_id")):
             raise malformed("This is no update.")
         if message := an_object(update.get("message")):
             found = _message(message, account)
@@ -139,7 +140,7 @@ class Telegram:
         if status == 429:
             # A chat's limit and the bot's look alike; the wait is for this chat, others have their own pace.
             asked = an_object(answer.get("parameters")).get("retry_after")
-            wait_s = float(asked) if isinstance(asked, int) else retry_after(headers, 0.0)
+            wait_s = float(asked) if is_whole(asked) else retry_after(headers, 0.0)
             return Verdict(Fate.SLOW_PAIR, reason=reason, wait_s=min(wait_s, 3600.0))
         if status >= 500 or status == 409:
             return Verdict(Fate.AGAIN, reason=reason, wait_s=retry_after(headers, 0.0))
@@ -269,14 +270,14 @@ def _inbound(
         provider_message_id=message_id,
         language=text_of(sender.get("language_code"), 20),
     )
-    if isinstance(date, int) and 0 < date < 1 << 33:
+    if is_whole(date) and 0 < date < 1 << 33:
         found.sent_time.CopyFrom(Timestamp(seconds=date))
     return found
 
 
 def _identity(sender: Json) -> pb.Identity | None:
     number = sender.get("id")
-    if not isinstance(number, int) or isinstance(number, bool) or sender.get("is_bot"):
+    if not is_whole(number) or sender.get("is_bot"):
         return None
     name = f"{text_of(sender.get('first_name'))} {text_of(sender.get('last_name'))}".strip()[:MAX_NAME]
     return pb.Identity(

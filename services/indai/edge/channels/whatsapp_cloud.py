@@ -34,6 +34,7 @@ from indai.edge.channels.base import (
     a_list,
     an_object,
     forged,
+    is_whole,
     json_or_nothing,
     malformed,
     phone_identity,
@@ -216,9 +217,9 @@ class WhatsAppCloud:
             sent = an_object(next(iter(a_list(answer.get("messages"))), {}))
             return Verdict(Fate.SENT, text_of(sent.get("id"), 500))
         code = an_object(answer.get("error")).get("code")
-        reason = f"whatsapp-{code}" if isinstance(code, int) else f"http-{status}"
+        reason = f"whatsapp-{code}" if is_whole(code) else f"http-{status}"
         wait_s = retry_after(headers, 0.0)
-        if isinstance(code, int) and code in _FATE_OF:
+        if is_whole(code) and code in _FATE_OF:
             return Verdict(_FATE_OF[code], reason=reason, wait_s=wait_s)
         if status == 429:
             return Verdict(Fate.SLOW_ACCOUNT, reason=reason, wait_s=wait_s)
@@ -367,7 +368,7 @@ def _receipt(status: Json) -> Receipt | None:
     if state is None or not message_id:
         return None
     code = an_object(next(iter(a_list(status.get("errors"))), {})).get("code")
-    return Receipt(message_id, state, f"whatsapp-{code}" if isinstance(code, int) else "")
+    return Receipt(message_id, state, f"whatsapp-{code}" if is_whole(code) else "")
 
 
 def _interactive(kind: str, body: str, action: Json) -> Json:
