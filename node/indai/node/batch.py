@@ -224,6 +224,8 @@ class Batch:
         # An acceptance has the offer's times, and how late it may be the offerer decides.
         if message.move is not Move.ACCEPT:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
+        if state is None:
+            self._context.echoes.hear(inbound.owner, inbound.peer, now_ms)
         draft = self._draft(inbound.owner, message.thread)
         if state is None and message.supersedes:
             old = await self._agreed(inbound.owner, message.supersedes)

@@ -11,6 +11,7 @@ from indai.ledger.vault import Vault
 from indai.node.agents import Agents
 from indai.node.budget import Budget
 from indai.node.clock import DatabaseClock
+from indai.node.echoes import Echoes
 from indai.node.host import Host
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.base import KindModule
@@ -34,6 +35,7 @@ class Context:
     acquaintances: Acquaintances
     queries: QueryDesk
     budget: Budget = field(default_factory=Budget)
+    echoes: Echoes = field(default_factory=Echoes)
 
     def new_id(self) -> bytes:
         """A fresh UUIDv7."""

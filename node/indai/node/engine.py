@@ -163,6 +163,9 @@ class Engine:
         known = self._requests.get((owner, request_id))
         if known is not None:
             return known
+        if not item.passes_on:
+            peers = item.peers if isinstance(item, Convene) else (item.peer,)
+            self._context.echoes.begin(owner, peers, self._context.clock())
         await self._look(owner)
         # The table refuses a request that was made before; only then is it looked up.
         try:

@@ -17,7 +17,7 @@ from indai.cli.mcp import mcp_session
 from indai.client.channels import plain_channel
 from indai.mcp.server import make_server
 from indai.mcp.session import SHOWN_MS, Session
-from indai.node import budget
+from indai.node import budget, echoes
 from indai.protocol.envelope import Envelope, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, NotFound, Reason
 from indai.protocol.header import new_id
@@ -189,6 +189,26 @@ async def test_a_rule_may_refuse_what_others_have_passed_on(pair: Pair) -> None:
     assert (await first.rest(await passed_on(first, wary, ""))).state == COMMITTED
     refused = await first.rest(await passed_on(first, wary, because))
     assert (refused.state, refused.reason) == (REJECTED, "POLICY_DENIED")
+
+
+async def test_two_programs_that_answer_each_other_and_say_nothing_of_it_come_to_an_end(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(echoes, "MOST", 3)
+    ping = await pair.a.agent("ind.ai/ping", OPEN % "")
+    pong = await pair.b.agent("ind.ai/pong", OPEN % "")
+    begun, error = list[str](), None
+    while error is None and len(begun) < 20:  # each begins a thread because the other has begun one
+        by, to = (ping, pong) if len(begun) % 2 == 0 else (pong, ping)
+        try:
+            begun.append(await passed_on(by, to, ""))
+        except IndaiError as refused:
+            error = refused.reason
+        assert (await by.rest(begun[-1])).state == COMMITTED
+    assert error is Reason.TOO_MANY_HOPS
+    assert len(begun) == 7  # the first, and for each three that follow on one of the other's
+    assert await hops(pong, await passed_on(pong, ping, begun[-1])) == 1  # who says why is counted by hops
+    assert await passed_on(pong, await pair.a.agent("ind.ai/somebody", OPEN % ""), "")
 
 
 async def test_a_pair_that_has_said_too_much_begins_nothing_new_for_a_while(
