@@ -23,7 +23,7 @@ from indai.client.exports import (
     read_export,
 )
 from indai.client.fraud import Evidence
-from indai.client.logkeys import follow_log_keys
+from indai.client.logkeys import Followed, follow_log_keys
 from indai.client.network import Head, NetworkPolicy
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint, read_checkpoint
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason, Unavailable
@@ -59,11 +59,12 @@ async def mirror(
     is written beside it); InvalidInput for a file that is no mirror of this registry; Unavailable when the
     registry stops short of its own head; and what the stub's channel raises.
     """
-    followed = await follow_log_keys(stub, policy)
+    followed, old, answer = await _begin(stub, policy, known)
+    if not _is_by(
+        followed.policy.log, answer.checkpoint
+    ):  # the log has changed its key between the two answers
+        followed, old, answer = await _begin(stub, policy, known)
     policy, changes = followed.policy, followed.heads
-    old = await asyncio.to_thread(_read, known, policy, followed.keys) if known is not None else None
-    request = registry_pb2.GetHeadRequest(known_size=old.head.size if old else 0)
-    answer = await stub.GetHead(request, timeout=_TIMEOUT_S)
     head = policy.open(answer.checkpoint)
     if old is not None:
         _check_extends(old, head, list(answer.consistency_proof), policy)
@@ -83,6 +84,20 @@ async def mirror(
     if tree.root() != head.root:
         raise _other_tree(policy)
     yield writer.end()
+
+
+async def _begin(
+    stub: RegistryServiceAsyncStub, policy: NetworkPolicy, known: Path | None
+) -> tuple[Followed, _Known | None, registry_pb2.GetHeadResponse]:
+    """How the log came by its key, the mirror so far, and the newest head, which is not verified."""
+    followed = await follow_log_keys(stub, policy)
+    old = await asyncio.to_thread(_read, known, followed.policy, followed.keys) if known is not None else None
+    request = registry_pb2.GetHeadRequest(known_size=old.head.size if old else 0)
+    return followed, old, await stub.GetHead(request, timeout=_TIMEOUT_S)
+
+
+def _is_by(log: Verifier, note: bytes) -> bool:
+    return (log.name, log.key_hash) in {(one.name, one.key_hash) for one in parse_note(note)[1]}
 
 
 def _heads(old: _Known | None, changes: Sequence[Head], head: Head) -> Iterator[str]:

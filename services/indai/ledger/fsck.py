@@ -108,14 +108,19 @@ class _Run:
         self._growing: dict[tuple[int, int], list[bytes]] = {}
         self._file_head: Checkpoint | None = None
         self._roots_agree = True
+        self._published: bytes | None = None
         self._oldest = len(subject.former)  # of the keys, which may still sign
         self._wrong: set[tuple[int, int]] = set()
 
     async def everything(self, progress: Callable[[int], None]) -> None:
-        # The file first: a head signed meanwhile is then never beyond the leaves that are read.
+        # The file and the newest head first: what is signed meanwhile may be beyond the leaves that are read,
+        # or by a key that the ledger takes meanwhile.
         await asyncio.to_thread(self._read_head_file)
         async with transaction(self._pool, self._owners) as connection:
             await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = off")
+            self._published = await connection.fetchval(
+                "SELECT note FROM tlog.published WHERE log = $1", self._log
+            )
             hashed = await connection.fetchval("SELECT size FROM tlog.tree WHERE log = $1", self._log) or 0
             size = await connection.fetchval("SELECT size FROM tlog.head WHERE log = $1", self._log) or 0
             entries = aiter(connection.cursor(_ENTRIES, self._log, size, prefetch=_PAGE))
@@ -280,10 +285,9 @@ class _Run:
         if self._file_head is not None:
             message = f"A head of {self._file_head.size} leaves was signed, and {self._tree.size} are hashed."
             self.checked.add(str(self._subject.head_file), message)
-        note = await connection.fetchval("SELECT note FROM tlog.published WHERE log = $1", self._log)
         try:
-            if note is not None:
-                self._subject.opened(note)
+            if self._published is not None:
+                self._subject.opened(self._published)
         except IndaiError as error:
             self.checked.add("tlog.published", error.message)
         await self._strangers(connection, size)

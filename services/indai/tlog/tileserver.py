@@ -68,13 +68,15 @@ class _Newest:
         self._make = make
         self._note = b""
         self._until = 0.0
+        self._making = asyncio.Lock()
 
     async def __call__(self) -> bytes:
         loop = asyncio.get_running_loop()
-        if not self._note or loop.time() >= self._until:
-            self._note = await self._make()
-            self._until = loop.time() + 1
-        return self._note
+        async with self._making:  # who comes meanwhile gets what is being made
+            if not self._note or loop.time() >= self._until:
+                self._note = await self._make()
+                self._until = loop.time() + 1
+            return self._note
 
 
 def _failed(error: IndaiError) -> web.Response:

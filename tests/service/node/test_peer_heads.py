@@ -21,6 +21,7 @@ from indai.client.fraud import read_evidence
 from indai.client.receiptfile import ReceiptFile
 from indai.ledger.entries import prepare, record
 from indai.ledger.export import LedgerIdentity
+from indai.ledger.fsck import Subject, check
 from indai.ledger.keys import LedgerKeys
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
@@ -38,6 +39,7 @@ from indai.protocol.leaf import LeafKind
 from indai.protocol.note import Signer
 from indai.storage.pool import open_pool, transaction
 from indai.tlog.append import take_over
+from indai.tlog.headfile import HeadFile
 from indai.tlog.signer import LogSigner
 from indai.v1 import ledger_pb2, ledger_pb2_grpc, owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
@@ -228,6 +230,7 @@ async def test_a_change_that_is_cut_off_anywhere_is_complete_after_a_start_or_wa
     left = path.read_bytes()
     machine.keyring.release_log_key(machine.origin)
     path.write_bytes(left)  # killed between two files: it stands in both, and no head is signed with it
+    await machine.grow(1)
     service, key = await machine.start()
     assert await key.follow() == key.record.ledger_vkey == second.next_vkey
     third = (await key.prepare()).key
@@ -244,6 +247,14 @@ async def test_a_change_that_is_cut_off_anywhere_is_complete_after_a_start_or_wa
     registry = await pair.world.mirror(tmp_path / "registry.jsonl")
     found = audit([export_file], registry, pair.world.policy.policy).findings
     assert {one.check for one in found} == {"content"}  # its contents are no commitments; all else holds
+    keys = LedgerKeys(machine.keyring, machine.origin)
+    order = [keys.current.verifier, *keys.former]
+    for newest, said in ((0, False), (2, True)):  # a key that signs after a later one has signed is told
+        subject = Subject(order[newest], Vault(b"\x07" * 32), HeadFile(tmp_path / "heads", *order).path)
+        subject = replace(subject, former=tuple(one for one in order if one != subject.verifier))
+        findings = (await check(pool, subject, ["ind.ai/alice"])).findings
+        assert ("had given up" in " ".join(one.message for one in findings)) is said
+        assert bool(findings) is said
     # Older keys alone start nothing any more: nobody signs with what was given up.
     for stale in (tmp_path / "keys").glob("log-*-3.sealed"):
         stale.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,20 @@ async def test_a_log_is_rebuilt_and_followed_from_its_tiles_alone(browser: Brows
     with pytest.raises(IndaiError) as refused:
         verify_consistency(old.size, old.root, new.size, new.root, proof)
     assert refused.value.reason is Reason.BAD_PROOF
+
+
+async def test_a_checkpoint_is_made_once_for_all_who_ask_at_once(database: Any) -> None:
+    made: list[bytes] = []
+
+    async def make() -> bytes:
+        made.append(b"note %d" % len(made))
+        await asyncio.sleep(0)  # all who ask by themselves are here before the first has its answer
+        return made[-1]
+
+    route, *_ = tile_routes(PublicLog(KEYS.origin, LogReader(database.pool, KEYS.origin), make))
+    request: Any = None
+    await asyncio.gather(*(route.handler(request) for _ in range(20)))
+    assert len(made) < 20  # one, unless a second has passed meanwhile
 
 
 async def test_what_is_no_tile_or_not_there_yet_is_not_found_and_not_cached(
