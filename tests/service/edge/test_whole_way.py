@@ -4,19 +4,15 @@ provider's own server."""
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
 from indai.client.channels import plain_channel
-from indai.node.keystore import open_keystore
-from indai.node.secrets import Secrets
 from indai.protocol.errors import Refused
 from indai.v1 import channels_pb2, owner_pb2
 from indai.v1 import conversation_pb2 as pb
@@ -24,65 +20,24 @@ from indai.v1.channels_pb2_grpc import ChannelServiceStub
 from indai.v1.conversation_pb2_grpc import ConversationServiceStub
 
 from tests.service.edge.provider import Provider
+from tests.service.edge.street import Street
 from tests.service.node.conftest import ALICES, BOBS
 from tests.service.node.world import Node, Owner, world
-from tests.unit.edge.accounts import ACCOUNTS, signed
 from tests.unit.edge.webhooks import tg, wa, wa_message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Street:
-    """alice's node with its channels, bob's beside it, and the provider of both messengers."""
+class Town(Street):
+    """Alice's node with its channels, and bob's beside it."""
 
-    def __init__(self, a: Node, alice: Owner, bob: Owner, provider: Provider) -> None:
-        self.a, self.alice, self.bob, self.provider = a, alice, bob, provider
-        self._number = 0
-
-    async def add(self, provider: str) -> channels_pb2.PutChannelResponse:
-        account = ACCOUNTS[provider]
-        secrets = Secrets(self.a.data, open_keystore(self.a.data, {}), {})
-        for name, value in account.secrets.items():
-            secrets.set(f"{account.name}-{name}", value)
-        references = {name: f"vault:{account.name}-{name}" for name in account.secrets}
-        settings = {**account.settings, **references, "api": self.provider.address, "pair_every_s": "0.001"}
-        channel = channels_pb2.Channel(
-            name=account.name, provider=provider, account=account.account, settings=settings
-        )
-        token = (self.a.data / "operator.token").read_text().strip()
-        stub = ChannelServiceStub(plain_channel(self.a.info.addresses["owner"], token=token))
-        answer: channels_pb2.PutChannelResponse = await stub.PutChannel(
-            channels_pb2.PutChannelRequest(channel=channel)
-        )
-        return answer
-
-    async def say(self, provider: str, payload: Any) -> str:
-        """What is answered to a webhook."""
-        before = len(self.provider.sent)
-        raw = signed(provider, payload, now_s=int(time.time()))
-        url = f"http://{self.a.info.addresses['http']}/channels/{ACCOUNTS[provider].name}"
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(url, data=raw.body, headers=dict(raw.headers)) as answer,
-        ):
-            assert answer.status == 200
-        await self.provider.until(before + 1)
-        return json.dumps(self.provider.sent[before:], ensure_ascii=False)
-
-    async def whatsapp(self, text: str) -> str:
-        self._number += 1
-        stamp = str(int(time.time()))
-        return await self.say(
-            "whatsapp-cloud", wa(wa_message("text", {"body": text}, f"wamid.{self._number}", timestamp=stamp))
-        )
-
-    async def telegram(self, text: str) -> str:
-        self._number += 1
-        return await self.say("telegram", tg(text=text, message_id=self._number, date=int(time.time())))
+    def __init__(self, a: Node, provider: Provider, alice: Owner, bob: Owner) -> None:
+        super().__init__(a, provider)
+        self.alice, self.bob = alice, bob
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def street(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Street]:
+async def street(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     base: Path = tmp_path_factory.mktemp("street")
     async with contextlib.AsyncExitStack() as stack:
         provider = await stack.enter_async_context(Provider().serving())
@@ -90,10 +45,10 @@ async def street(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stre
         a = await stack.enter_async_context(registry.node("node-a", "127.0.0.1:0", "llm", "memory", "edge"))
         b = await stack.enter_async_context(registry.node("node-b"))
         alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
-        yield Street(a, alice, bob, provider)
+        yield Town(a, provider, alice, bob)
 
 
-async def test_a_signed_whatsapp_message_ends_in_a_commitment_and_telegram_goes_on(street: Street) -> None:
+async def test_a_signed_whatsapp_message_ends_in_a_commitment_and_telegram_goes_on(street: Town) -> None:
     added = await street.add("whatsapp-cloud")
     assert added.channel.webhook_url.endswith("/channels/wa")
     await street.add("telegram")
@@ -126,7 +81,7 @@ STRANGERS = """\
 
 @pytest.mark.parametrize("channel", ["whatsapp", "telegram"])
 async def test_a_newcomer_asks_a_named_agent_for_a_meeting_and_both_calendars_have_it(
-    street: Street, channel: str
+    street: Town, channel: str
 ) -> None:
     provider = "whatsapp-cloud" if channel == "whatsapp" else channel
     await street.add(provider)
@@ -153,7 +108,7 @@ async def test_a_newcomer_asks_a_named_agent_for_a_meeting_and_both_calendars_ha
     uid = re.search(r"UID:(\S+)", invitation.decode())
     assert uid
     # And as a document of the messenger's own.
-    await street.provider.until(before + 2)
+    assert len(street.provider.sent) == before + 2
     document = (
         street.provider.uploads[-1]["file"] if channel == "whatsapp" else street.provider.sent[-1]["document"]
     )
@@ -164,7 +119,7 @@ async def test_a_newcomer_asks_a_named_agent_for_a_meeting_and_both_calendars_ha
     assert f"the conversation on {channel}" in theirs.replace("\n ", "")
 
 
-async def test_a_stranger_stands_at_the_public_door_and_the_operator_alone_sets_up(street: Street) -> None:
+async def test_a_stranger_stands_at_the_public_door_and_the_operator_alone_sets_up(street: Town) -> None:
     await street.add("telegram")
     answer = await street.say(
         "telegram",

@@ -6,19 +6,27 @@ import asyncio
 import json
 import re
 import shutil
+import time
 from typing import Any
 
 import pytest
 from aiohttp import WSMsgType
 from indai.client.channels import plain_channel
+from indai.node.keystore import open_keystore
+from indai.node.secrets import Secrets
+from indai.v1 import conversation_pb2 as pb
 from indai.v1 import owner_pb2, tools_pb2
+from indai.v1.conversation_pb2_grpc import ConversationServiceStub
 from indai.v1.tools_pb2_grpc import ApprovalServiceStub
-from indai.voice.audio import HEARING
+from indai.voice.audio import HEARING, Audio, to_mulaw
 from indai.voice.local import LocalSpeech
 
+from tests.service.edge.provider import Provider
+from tests.service.edge.street import Street, call
 from tests.service.page.conftest import events, visiting
 from tests.service.page.test_page import STREAM
 from tests.service.web.conftest import BOBS, Desks, Page
+from tests.unit.edge.webhooks import wa, wa_message
 
 FORM = {"name": "Meera <b>", "contact": "meera@example.org", "minutes": "30", "when": "next week", "time": ""}
 STRANGERS = """\
@@ -227,6 +235,53 @@ async def test_a_spoken_sentence_books_a_meeting_and_the_chat_of_the_same_browse
         assert uid[1] in _titles(desks)
     async with visiting(desks) as other:
         assert "thirty minutes" not in (await other.get("/bob")).text
+
+
+async def test_who_calls_gets_the_invitation_where_they_write_and_else_the_owner_has_their_number(
+    desks: Desks,
+) -> None:
+    if shutil.which("espeak-ng") is None:
+        pytest.skip("nothing speaks here: apt-get install espeak-ng")
+    await _rules(desks, "allow")
+    Secrets(desks.b.data, open_keystore(desks.b.data, {}), {}).set("twilio", "twilio-token")
+    voice = LocalSpeech(voices={"en": "en-us+klatt4"})
+    spoken = await voice.say("Set up a meeting for thirty minutes next week", "en")
+    said = to_mulaw(Audio(spoken.at(HEARING).pcm + bytes(4 * HEARING), HEARING))
+    owner = ConversationServiceStub(plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token))
+    own = pb.InboundMessage(text="hello", provider_message_id="before the calls")
+    async for _ in owner.SendMessage(pb.SendMessageRequest(message=own)):
+        pass
+    async with Provider().serving() as provider:
+        street = Street(desks.b, provider)
+        base = (await street.add("whatsapp-cloud")).channel.webhook_url.removesuffix("/channels/wa")
+        # Ravi has written with bob's agent on WhatsApp, from the number that he calls from.
+        whose = {"timestamp": str(int(time.time())), "from": "919000000055"}
+        hello = wa_message("text", {"body": "@bob hello"}, "wamid.ravi", **whose)
+        await street.say("whatsapp-cloud", wa(hello, contact={"wa_id": whose["from"]}))
+        before = len(provider.sent)
+        await call(base, "+919000000055", said)
+        words, document = (await provider.until(before + 2))[before:]
+        assert words["to"] == document["to"] == "919000000055"
+        assert "stands in the calendar of ind.ai/bob" in words["text"]["body"]
+        assert b"METHOD:REQUEST" in provider.uploads[-1]["file"]["content"]
+        # Nobody knows who the other caller is: nothing is sent to them, and bob reads whom to tell.
+        await call(base, "+919000000066", said)
+        assert not any(each.get("to") == "919000000066" for each in provider.sent)
+        await street.remove("whatsapp-cloud")
+    assert "+919000000066\\, as the network says" in _titles(desks).replace("\n ", "").replace("\r", "")
+    mine = (await owner.ListSessions(pb.ListSessionsRequest())).sessions
+    told = {each.door: await _said_in(owner, each) for each in mine if each.channels[0] in ("voice", "cli")}
+    assert "Somebody called from +919000000066" in told["private"]
+    # On the call itself each has heard which of the two it is.
+    heard = "".join([await _said_in(owner, each) for each in mine if each.channels == ["voice"]])
+    assert "goes to your number on WhatsApp" in heard
+    assert "ind.ai/bob has your number" in heard
+
+
+async def _said_in(owner: Any, session: pb.Session) -> str:
+    """All that the agent said in a session."""
+    asked = pb.ListSessionMessagesRequest(session_id=session.session_id)
+    return "\n".join(each.text for each in (await owner.ListSessionMessages(asked)).messages if each.outgoing)
 
 
 async def test_a_member_who_chats_at_anothers_door_is_asked_by_their_own_agent_first(desks: Desks) -> None:

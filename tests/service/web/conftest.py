@@ -22,6 +22,7 @@ from indai.v1 import desk_pb2
 from indai.v1.desk_pb2_grpc import DeskServiceStub
 
 from tests.databases import Databases
+from tests.service.edge.street import SPEECH
 from tests.service.node.world import Node, Owner, World, world
 
 ALICES = """\
@@ -155,6 +156,8 @@ class Desks:
 async def desks(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> AsyncIterator[Desks]:
     base: Path = tmp_path_factory.mktemp("desks")
     opened: list[tuple[Tools, asyncpg.Pool]] = []
+    (base / "node-b").mkdir()
+    (base / "node-b" / "speech.yaml").write_text(SPEECH)
 
     def watching(plan: ToolsPlan) -> Tools:
         opened.append((open_tools(plan), plan.pool))
