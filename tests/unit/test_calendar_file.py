@@ -9,7 +9,7 @@ import stat
 import threading
 from datetime import datetime
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -351,10 +351,10 @@ async def test_a_meeting_in_a_calendar_of_5000_events_is_written_in_milliseconds
     await calendar.busy(NOON, NOON + HOUR)
     took = []
     for index in range(5):
-        began = perf_counter()
+        began = process_time()
         await calendar.put(meeting(f"m{index}"))
         await calendar.busy(NOON, NOON + HOUR)
-        took.append(perf_counter() - began)
+        took.append(process_time() - began)
     # About 15 ms; parsing the file again would add some 300.
     assert min(took) < 0.15
 

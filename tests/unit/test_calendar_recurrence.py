@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from time import perf_counter
+from time import process_time
 
 import pytest
 from dateutil.rrule import rrulestr
@@ -111,14 +111,14 @@ def test_rules_within_the_day_agree_too(text: str) -> None:
     ],
 )
 def test_a_hostile_rule_ends_quickly(text: str, window: timedelta) -> None:
-    began = perf_counter()
+    began = process_time()
     after = FIRST + timedelta(days=8000)
     try:
         found = list(occurrences(parse_rule(text, until), FIRST, after, after + window, Budget(200_000)))
     except BudgetSpent:
         found = []
     assert found == []
-    assert perf_counter() - began < 3
+    assert process_time() - began < 3
 
 
 def test_a_daily_rule_of_decades_jumps_to_the_window() -> None:

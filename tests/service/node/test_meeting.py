@@ -51,7 +51,8 @@ async def journal(owner: Owner) -> list[owner_pb2.JournalEntry]:
 async def test_both_sides_hold_one_payload_with_both_signatures(pair: Pair) -> None:
     thread = await ask(pair)
     assert thread.state == COMMITTED
-    assert (thread.ours.log, thread.receipt.log) == ("ind.ai/node-a/ledger/2026", "ind.ai/node-b/ledger/2026")
+    logs = [await pair.world.ledger(handle) for handle in ("ind.ai/node-a", "ind.ai/node-b")]
+    assert [thread.ours.log, thread.receipt.log] == logs
     ours = await messages(pair.alice, thread.thread_id)
     theirs = await messages(pair.bob, thread.thread_id)
     assert [message.move for message in ours] == ["PROPOSE", "OFFER", "ACCEPT", "RECEIPT"]

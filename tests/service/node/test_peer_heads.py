@@ -75,7 +75,7 @@ async def test_each_side_holds_the_others_heads_and_exports_them(pair: Pair, tmp
                 if heard:  # a head is kept a moment after the message that it came with
                     break
         origins = {read_checkpoint(one.note.encode()).origin for one in heard}
-        assert origins == {f"{other}/ledger/2026"}
+        assert origins == {await pair.world.ledger(other)}
         paths.append(path)
     registry = await pair.world.mirror(tmp_path / "registry.jsonl")
     report = audit(paths, registry, pair.world.policy.policy)
@@ -85,7 +85,7 @@ async def test_each_side_holds_the_others_heads_and_exports_them(pair: Pair, tmp
 async def test_two_heads_that_contradict_each_other_are_a_proof_in_a_file(
     pair: Pair, database: Database, tmp_path: Path
 ) -> None:
-    origin = "ind.ai/node-b/ledger/2026"
+    origin = await pair.world.ledger("ind.ai/node-b")
     keyring = Keyring(pair.b.data / "keys", open_keystore(pair.b.data, {}))
     signer = Signer(origin, keyring.log_keys(origin, f"{origin}/clock").key)
     stranger = Signer(origin, SigningKey(b"\x05" * 32))

@@ -77,6 +77,12 @@ class World:
     def resolver(self) -> Resolver:
         return Resolver(self.stub(), self.policy, now_ms)
 
+    async def ledger(self, handle: str) -> str:
+        """The origin of a node's ledger, as its record says; a node that starts next year has another."""
+        record = (await self.resolver().resolve(handle)).state.node_record
+        assert record is not None
+        return record.ledger_origin
+
     async def revoke(self, handle: str, key_id: str) -> None:
         known = await self.resolver().resolve(handle)
         operation = revoke_agent_key(known.chain, self.rotation[handle], key_id, now_ms=now_ms())

@@ -62,7 +62,7 @@ async def test_what_the_rules_permit_is_booked_and_the_visitor_gets_an_invitatio
     await _rules(desks, "allow")
     async with visiting(desks) as visitor, visiting(desks) as other:
         page = await _asked(desks, visitor, title="Garden <script>")
-        assert page.status == 200
+        assert page.status == 200, page.text
         assert "The meeting is booked" in page.text
         assert "Garden &lt;script&gt;" in page.text
         assert "SUMMARY:Garden <script>" in _titles(desks)
@@ -80,6 +80,7 @@ async def test_what_the_rules_would_ask_about_waits_for_the_owners_word(desks: D
     approvals = ApprovalServiceStub(plain_channel(desks.b.info.addresses["owner"], token=desks.bob.token))
     async with visiting(desks) as visitor:
         page = await _asked(desks, visitor, title="Perhaps")
+        assert page.status == 200, page.text
         assert "The owner is asked" in page.text
         assert "Perhaps" not in _titles(desks)
         assert (await visitor.get(f"{page.path}/meeting.ics")).status == 404
