@@ -4,6 +4,7 @@ may stand without TLS on any address, behind any cache; with a certificate it sp
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from aiohttp import web
 from indai.client.addresses import Address, parse_address
 from indai.edge.forwarded import Network, caller
 from indai.protocol.errors import InvalidInput, Reason, Unavailable
+from indai.web.live import ENDING
 
 MAX_BODY = 128 * 1024
 STOP_GRACE_S = 2.0
@@ -40,6 +42,8 @@ class HttpServer:
         at = parse_address(bind)
         app = web.Application(client_max_size=max_body, middlewares=[_behind(proxies)] if proxies else [])
         app.add_routes(routes)
+        app[ENDING] = asyncio.Event()
+        app.on_shutdown.append(_end)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_GRACE_S)
         await runner.setup()
         try:
@@ -57,6 +61,11 @@ class HttpServer:
     async def stop(self) -> None:
         """Finish what is being answered, and stop."""
         await self._runner.cleanup()
+
+
+async def _end(app: web.Application) -> None:
+    """Streams that tell of changes would hold up a stop for as long as it has patience."""
+    app[ENDING].set()
 
 
 def _behind(proxies: Sequence[Network]) -> Callable[..., Awaitable[web.StreamResponse]]:

@@ -18,6 +18,8 @@ from indai.web.visit import Visit
 MAX_STREAMS: Final = 8
 """Open streams of one account: a few windows on a few devices."""
 BEAT_S: Final = 15.0
+ENDING: Final = web.AppKey("ending", asyncio.Event)
+"""Of a server's application: set when it begins to stop. What would go on for ever ends then."""
 
 
 class Live:
@@ -28,8 +30,8 @@ class Live:
         self._open: dict[str, set[asyncio.Transport]] = {}
 
     async def answer(self, visit: Visit, events: AsyncIterator[str]) -> web.StreamResponse:
-        """Send each of `events` until they end, the visitor leaves, or the session does. With too many
-        streams of one account the answer is 204, on which a browser does not come again."""
+        """Send each of `events` until they end, the visitor leaves, the session or the server ends. With too
+        many streams of one account the answer is 204, on which a browser does not come again."""
         account = visit.signed_in.account
         streams = self._open.setdefault(account, set())
         # A visitor who left is noticed at the next write only; whoever goes from page to page has left many.
@@ -53,11 +55,16 @@ class Live:
         response.headers["X-Accel-Buffering"] = "no"
         await response.prepare(visit.request)
         loop, number, coming = asyncio.get_running_loop(), 0, asyncio.ensure_future(anext(events, None))
+        over = asyncio.ensure_future(visit.request.app[ENDING].wait())
         checked = loop.time()
         try:
             await response.write(b"retry: 3000\n\n")
             while True:
-                done, _ = await asyncio.wait({coming}, timeout=self._beat_s)
+                done, _ = await asyncio.wait(
+                    {coming, over}, timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if over in done:
+                    break
                 if loop.time() - checked >= self._beat_s:  # however much happens in between
                     if await self._site.sessions.find_token(visit.token) is None:
                         break
@@ -74,6 +81,7 @@ class Live:
         except (ConnectionError, IndaiError):
             pass  # the visitor left, or the node is away: the browser comes again by itself
         finally:
+            over.cancel()
             coming.cancel()
             with contextlib.suppress(asyncio.CancelledError, IndaiError, StopAsyncIteration):
                 await coming
