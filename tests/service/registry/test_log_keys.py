@@ -21,6 +21,7 @@ from indai.protocol.checkpoint import Checkpoint, sign_checkpoint
 from indai.protocol.errors import IndaiError, ProtocolError, Reason
 from indai.protocol.keys import SigningKey
 from indai.protocol.logkeys import announce
+from indai.protocol.merkle import leaf_hash
 from indai.protocol.note import Signer
 from indai.v1 import registry_pb2
 
@@ -205,10 +206,14 @@ async def test_a_mirror_and_its_audit_follow_the_log_to_its_next_key(
     signer = Signer(ORIGIN, KEYS.key)
     of_another_tree = sign_checkpoint(Checkpoint(ORIGIN, 2, bytes(32)), [signer]).decode()
     forged = encode(replace(notes[0], note=of_another_tree))
+    entries = [record.entry for record in records if isinstance(record, EntryLine)]
+    before_it = sign_checkpoint(Checkpoint(ORIGIN, 1, leaf_hash(entries[0])), [signer]).decode()
+    early = encode(replace(notes[0], note=before_it))  # by the first key, and not over the announcement
     fewer = text[-1].replace(b'"checkpoints":3', b'"checkpoints":2')
     for lines, reason in (
         ([text[0], *text[2:-1], fewer], Reason.BAD_SIGNATURE),
         ([text[0], forged, *text[2:]], Reason.BAD_PROOF),
+        ([text[0], early, *text[2:]], Reason.BAD_SIGNATURE),
     ):
         reseal(path, lines)
         with pytest.raises(ProtocolError) as refused:

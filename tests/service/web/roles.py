@@ -78,6 +78,8 @@ METHODS: Final[Mapping[str, frozenset[str]]] = {
     "MemoryService.PutDocument": NOBODY,
     "MemoryService.RecordCommitments": NOBODY,  # the node's own
     "OperatorService.ExportNode": TOKEN,
+    "OperatorService.PrepareLedgerKey": TOKEN,
+    "OperatorService.FollowLedgerKey": TOKEN,
     "TenantDeskService.AnswerConversation": WORKERS,
     "TenantDeskService.GetStageTimes": COUNTERS,
     "TenantDeskService.HandBackConversation": WORKERS,

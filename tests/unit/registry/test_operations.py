@@ -12,7 +12,8 @@ from indai.protocol.envelope import Envelope, cosign, parse_envelope, seal
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.handlestate import AgentKey, HandleState, NodeRecord
 from indai.protocol.keys import SigningKey
-from indai.protocol.note import format_vkey
+from indai.protocol.logkeys import announce
+from indai.protocol.note import Signer, format_vkey
 from indai.protocol.operations import (
     CREATE,
     MAX_OPERATION,
@@ -291,6 +292,9 @@ RECORD = NodeRecord(
 NODELESS_TLS = pb.NodeRecord(
     address="node.example:7400", ledger_origin=RECORD.ledger_origin, ledger_vkey=RECORD.ledger_vkey
 )
+_LEDGER = Signer(RECORD.ledger_origin, AGENT).verifier.vkey
+CHANGE = announce(RECORD.ledger_origin, SPARE, AGENT)
+ANNOUNCED = replace(RECORD, ledger_vkey=_LEDGER, ledger_key_change=CHANGE)
 NODE_STATE = HandleState((ROOT.public_key, SPARE.public_key), node_record=RECORD)
 
 
@@ -299,6 +303,8 @@ def test_a_node_has_a_record_and_a_person_a_home() -> None:
     assert apply_operation(None, create(NODE_STATE, NODE)).state == NODE_STATE
     loopback = replace(NODE_STATE, node_record=replace(RECORD, tls_spki_sha256=b""))
     assert apply_operation(None, create(loopback, NODE)).state == loopback
+    announced = replace(NODE_STATE, node_record=ANNOUNCED)
+    assert apply_operation(None, create(announced, NODE)).state == announced
 
 
 @pytest.mark.rule("REG-08")
@@ -314,6 +320,8 @@ def test_a_node_has_a_record_and_a_person_a_home() -> None:
         lambda s: setattr(s.node_record, "ledger_origin", "ind.ai/other/ledger/2026"),
         lambda s: setattr(s.node_record, "ledger_vkey", format_vkey("ind.ai/other/ledger/2026", b"k" * 32)),
         lambda s: setattr(s.node_record, "ledger_vkey", f"{NODE}/ledger/2026+00000000+AAAA"),
+        lambda s: setattr(s.node_record, "ledger_key_change", CHANGE),  # it leads to another key
+        lambda s: setattr(s.node_record, "ledger_key_change", CHANGE[:-1]),
     ],
 )
 def test_a_wrong_node_record_is_refused(edit: Callable[[pb.HandleState], object]) -> None:
