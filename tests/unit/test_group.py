@@ -169,9 +169,9 @@ def _moved_day(seed: int, mutation: str = "", crash_at: int = -1) -> World:
     return world
 
 
-@pytest.mark.parametrize("first", range(0, 120, 40))
+@pytest.mark.parametrize("first", range(0, 70, 35))
 def test_a_meeting_stands_until_all_have_signed_what_takes_its_place(first: int) -> None:
-    worlds = [_moved_day(seed) for seed in range(first, first + 40)]
+    worlds = [_moved_day(seed) for seed in range(first, first + 35)]
     done = [
         side.life.state for world in worlds for side in (world.hosts[0].store.sides[THREAD],) if side.life
     ]
@@ -179,7 +179,7 @@ def test_a_meeting_stands_until_all_have_signed_what_takes_its_place(first: int)
 
 
 def test_a_crash_at_any_one_point_of_moving_changes_nothing() -> None:
-    for point in range(160, 420, 7):
+    for point in range(160, 420, 13):
         world = World(7, [frozenset(range(8))] * 4, crash_at=point)
         world.convene(THREAD, wish(2))
         world.moves = [(1, THREAD, MOVED, wish(4))]

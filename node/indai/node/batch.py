@@ -231,7 +231,7 @@ class Batch:
             old = await self._agreed(inbound.owner, message.supersedes)
             succession.check(old, message)
             draft.leaving = succession.leaving(old, message.body)
-        elif state is not None:
+        elif state is not None and not state.side.phase.ended:
             await self._leave(draft, state.side.supersedes, state.side.terms)
         await self._receive(draft, inbound)
         if state is None or state.side.thread is None or draft.thread.side.phase is Phase.ASKING_OWNER:

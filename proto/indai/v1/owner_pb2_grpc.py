@@ -240,8 +240,8 @@ class OwnerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RescheduleCommitment(self, request, context):
-        """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
-        agreed, and if it is not, this one stands.
+        """Asks the other side, or all the others, to move a meeting: a new thread, whose commitment takes this one's place.
+        Until that is agreed, and if it is not, this one stands. The new time may overlap this one's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

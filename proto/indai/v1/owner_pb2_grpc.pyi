@@ -62,8 +62,8 @@ class OwnerServiceStub:
     CancelCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.CancelCommitmentRequest, _owner_pb2.CancelCommitmentResponse]
     """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
     RescheduleCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.RescheduleCommitmentRequest, _owner_pb2.RescheduleCommitmentResponse]
-    """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
-    agreed, and if it is not, this one stands.
+    """Asks the other side, or all the others, to move a meeting: a new thread, whose commitment takes this one's place.
+    Until that is agreed, and if it is not, this one stands. The new time may overlap this one's.
     """
     FulfilCommitment: _grpc.UnaryUnaryMultiCallable[_owner_pb2.FulfilCommitmentRequest, _owner_pb2.FulfilCommitmentResponse]
     """Says that a commitment was kept."""
@@ -112,8 +112,8 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     CancelCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.CancelCommitmentRequest, _owner_pb2.CancelCommitmentResponse]  # type: ignore[assignment]
     """Calls a commitment off: alone as long as its terms allow, later by asking the other side."""
     RescheduleCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.RescheduleCommitmentRequest, _owner_pb2.RescheduleCommitmentResponse]  # type: ignore[assignment]
-    """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
-    agreed, and if it is not, this one stands.
+    """Asks the other side, or all the others, to move a meeting: a new thread, whose commitment takes this one's place.
+    Until that is agreed, and if it is not, this one stands. The new time may overlap this one's.
     """
     FulfilCommitment: _aio.UnaryUnaryMultiCallable[_owner_pb2.FulfilCommitmentRequest, _owner_pb2.FulfilCommitmentResponse]  # type: ignore[assignment]
     """Says that a commitment was kept."""
@@ -249,8 +249,8 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _owner_pb2.RescheduleCommitmentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.RescheduleCommitmentResponse, _abc.Awaitable[_owner_pb2.RescheduleCommitmentResponse]]:
-        """Asks the other side to move a meeting: a new thread, whose commitment takes this one's place. Until that is
-        agreed, and if it is not, this one stands.
+        """Asks the other side, or all the others, to move a meeting: a new thread, whose commitment takes this one's place.
+        Until that is agreed, and if it is not, this one stands. The new time may overlap this one's.
         """
 
     @_abc_1.abstractmethod

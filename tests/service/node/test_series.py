@@ -168,5 +168,30 @@ async def test_all_times_are_moved_together(pair: Pair) -> None:
     assert (await at(pair, new, TIMES - 1)).state == REJECTED
 
 
+async def test_all_times_or_one_of_them_move_to_what_overlaps_their_own(pair: Pair) -> None:
+    series = await moved(pair.alice, await weekly(pair, "A little later"), days=80)
+
+    async def later(owner: Owner, start_ms: int, only: int | None = None) -> owner_pb2.Thread:
+        request = owner_pb2.RescheduleCommitmentRequest(
+            request_id=str(uuid.uuid4()),
+            thread_id=series.thread_id,
+            only_time=series.times[only] if only is not None else None,
+        )
+        request.start_time.FromMilliseconds(start_ms + 15 * MINUTE)
+        request.end_time.FromMilliseconds(start_ms + 45 * MINUTE)
+        return await owner.rest((await owner.stub.RescheduleCommitment(request)).thread.thread_id)
+
+    old, series = series, await later(pair.alice, series.start_time.ToMilliseconds())
+    assert (series.state, len(series.times)) == (COMMITTED, TIMES)
+    for one in (pair.alice, pair.bob):
+        await until(one, old.thread_id, lambda thread: thread.commitment_state == SUPERSEDED)
+    for owner, only in ((pair.alice, 1), (pair.bob, 2)):
+        start = series.times[only]
+        assert (await later(owner, start.ToMilliseconds(), only)).state == COMMITTED
+        for one in (pair.alice, pair.bob):
+            await until(one, series.thread_id, lambda thread, start=start: start not in thread.times)  # type: ignore[misc]
+        assert (await at(pair, series, only)).state == REJECTED  # half of it is taken
+
+
 async def test_a_time_zone_that_nobody_knows_is_refused(pair: Pair) -> None:
     assert (await weekly(pair, "Nowhere", zone="Mars/Olympus")).state == REJECTED
