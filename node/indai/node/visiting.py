@@ -156,16 +156,21 @@ class TakeVisit:
                     MeetTerms(event.start_ms, event.end_ms, event.summary, "", event.uid),
                 )
                 await calendar.put_many([event])
-        words = f"The meeting stands in the calendar of {owner}: {arguments['when']}."
+        return await self.taken(caller, slot)
+
+    async def taken(self, caller: Caller, slot: Slot) -> Mapping[str, Any]:
+        """The result for a meeting that stands; whoever asked for it by telephone is told, once."""
+        owner, event = caller.owner, event_of(caller.owner, slot)
+        words = f"The meeting stands in the calendar of {owner}: {slot.when}."
         file = await self._keep(INVITATION, CALENDAR, invitation(event, Method.REQUEST))
         if number := await self._callers.number(caller.person, caller.channel):
             media = media_of(attached({"files": [file]}))
             reply = pb.Reply(text=words, language=caller.language, media=media)
             untold = (
-                f"{slot.name} called from {number} (as the network says) and has no invitation: {slot.when}."
+                f"Somebody called from {number}, as the network says, and has no invitation: {slot.when}."
             )
-            await self._callers.tell(owner, number, Told(f"visit:{event.uid}", reply, untold))
-        return {"when": arguments["when"], "uid": event.uid, "summary": words, "files": [file]}
+            await self._callers.tell(owner, number, Told(f"visit:{slot.uid}", reply, untold))
+        return {"when": slot.when, "uid": slot.uid, "summary": words, "files": [file]}
 
 
 class Visits:
@@ -175,7 +180,8 @@ class Visits:
         self._toolbox, self._calendars = toolbox, calendars
         self.keep, self.callers = keep, callers
         self._throttle = Throttle(PER_OWNER, PER_MS)
-        toolbox.add(TakeVisit(calendars, keep, callers))
+        self._take = TakeVisit(calendars, keep, callers)
+        toolbox.add(self._take)
 
     async def ask(self, owner: str, asked: Asked) -> tuple[str, Slot]:
         """See the protocol."""
@@ -195,7 +201,9 @@ class Visits:
         title = one_line(asked.title or f"Meeting with {asked.name}", 200)
         uid = f"visit-{asked.once.hex()}@{owner.replace('/', '.')}"
         if (stands := await self._calendars.standing(owner, uid)) is not None:
-            return "booked", _slot(asked, title, stands, zone, uid, now_ms)  # asked again, e.g. after a crash
+            again = _slot(asked, title, stands, zone, uid, now_ms)  # e.g. after a crash
+            await self._take.taken(caller, again)
+            return "booked", again
         outcome, terms = await self._calendars.slot(
             owner, asked.channel, MeetWish(title, asked.minutes, windows), uid
         )

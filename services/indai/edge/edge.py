@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
 
 SWEEP_S: Final = 3600.0
+FILES_S: Final = 30 * 86_400.0
+"""How long files are kept that came in or went out."""
 
 log = structlog.get_logger(__name__)
 
@@ -99,7 +101,9 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
         )
 
         async def work() -> None:
-            await _together(hander.run(), sender.run(), follower.run(), _sweep(outbox, directory))
+            await _together(
+                hander.run(), sender.run(), follower.run(), _sweep(outbox, directory, store, plan.clock)
+            )
 
         leading = asyncio.create_task(lead(plan.pool, work))
         try:
@@ -120,8 +124,12 @@ async def _awaited(work: Awaitable[None]) -> None:
     await work
 
 
-async def _sweep(outbox: Outbox, directory: Directory) -> None:
+async def _sweep(outbox: Outbox, directory: Directory, store: MediaStore, clock: Callable[[], int]) -> None:
     while not is_stopped():
+        try:
+            await asyncio.to_thread(store.sweep, clock() / 1000 - FILES_S)
+        except OSError as error:
+            log.warning("old files were not erased", error=type(error).__name__)
         try:
             if tenants := await directory.tenants():
                 await outbox.sweep(tenants)

@@ -4,6 +4,7 @@ kept by their hash in the data directory."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import secrets
@@ -39,7 +40,9 @@ class MediaStore:
         """Keep a file; gives its reference."""
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
-        if not path.exists():
+        try:
+            os.utime(path)  # what is kept again is kept longer
+        except FileNotFoundError:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft = path.with_name(f".{secrets.token_hex(6)}")
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -59,6 +62,16 @@ class MediaStore:
         except FileNotFoundError:
             pass
         raise NotFound(Reason.NOT_FOUND, "There is no such file.")
+
+    def sweep(self, before_s: float) -> int:
+        """Erase what was last kept before a moment (seconds since the epoch); gives how many files."""
+        count = 0
+        for path in self._folder.glob("??/*") if self._folder.is_dir() else ():
+            with contextlib.suppress(FileNotFoundError):  # somebody else erases as well
+                if path.stat().st_mtime < before_s:
+                    path.unlink()
+                    count += 1
+        return count
 
     def _path(self, digest: str) -> Path:
         return self._folder / digest[:2] / digest

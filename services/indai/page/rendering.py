@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from html import escape
 from itertools import groupby
@@ -26,8 +25,6 @@ from indai.v1 import conversation_pb2 as pb
 from markupsafe import Markup
 
 _TAGS: Final = ((CODE, "code"), (ITALIC, "em"), (BOLD, "strong"), (STRIKE, "s"))
-_BARE: Final = re.compile(r"(https?://[^\s<>\"']{1,380}[^\s<>\"'.,;:!?)\]])")
-"""An address that stands in a text as people write it; a full stop behind it is the sentence's."""
 _REL: Final = 'rel="nofollow noopener noreferrer" target="_blank"'
 
 
@@ -75,11 +72,6 @@ def _joined(spans: Iterable[Span]) -> str:
 
 
 def _span(span: Span) -> str:
-    if not span.link and CODE not in span.marks and _BARE.search(span.text):
-        return "".join(
-            _span(Span(part, span.marks, part if at % 2 else "")) if part else ""
-            for at, part in enumerate(_BARE.split(span.text))
-        )
     words = escape(span.text).replace("\n", "<br>")
     for mark, tag in _TAGS:
         if mark in span.marks:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from indai.edge.files import KEPT_MS
 from indai.edge.media import MediaStore
+from indai.protocol.errors import NotFound
 from indai.v1 import channels_pb2 as pb
 from indai.v1 import conversation_pb2 as talk_pb
 
@@ -186,6 +189,19 @@ async def test_a_file_that_is_gone_is_a_dead_letter_by_its_name_and_the_next_goe
     assert sent["document"]["name"] == "here.ics"
     [letter] = (await room.stub.ListDeadLetters(pb.ListDeadLettersRequest(name="tg"))).letters
     assert (letter.reason, letter.words) == ("file-gone", "lost.txt")
+
+
+def test_files_are_erased_a_month_after_they_were_last_kept(tmp_path: Path) -> None:
+    store, folder = MediaStore(tmp_path / "media"), tmp_path / "media"
+    assert store.sweep(10**10) == 0  # there is none yet
+    old, again, new = (store.put(content) for content in (b"old", b"again", b"new"))
+    for path in folder.glob("??/*"):
+        os.utime(path, (1_000, 1_000) if path.read_bytes() != b"new" else (3_000, 3_000))
+    assert store.put(b"again") == again
+    assert store.sweep(2_000) == 1
+    assert store.get(new) + store.get(again) == b"newagain"
+    with pytest.raises(NotFound):
+        store.get(old)
 
 
 async def test_outside_the_window_a_template_says_where_the_file_is(room: Room) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -128,6 +129,33 @@ def test_what_is_spoken_has_no_marks_addresses_or_pictures() -> None:
         "दो।",
         "तीन.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("See {}.", "https://node.example/bob/-/meetings/_x-_y__z-_q_"),
+        ("**{}**", "https://node.example/_a_/-_b_-?c=1&d=~e"),
+        ("_{}_ (it)", "http://127.0.0.1:8080/channels/-/files/a-_b_.c/meeting.ics"),
+        ("(see {})", "https://node.example/a_b"),
+        ("[{0}]({0})", "https://node.example/-_a_-"),
+        ("<{}>", "https://node.example/_a_-"),
+    ],
+)
+@pytest.mark.parametrize("form", ["whatsapp", "slack", "telegram", "plain"])
+def test_an_address_in_a_text_stays_whole_whatever_stands_in_it(
+    form: str, written: str, address: str
+) -> None:
+    blocks = parse(written.format(address))
+    assert address in unescape(FORMS[form](blocks))
+    assert [span.link for block in blocks for span in block.spans if span.link] == [address]
+
+
+def test_what_only_looks_like_an_address_is_words() -> None:
+    for text in ("http:// and https://", "xhttp://a", "`http://a_b_`", "javascript://a"):
+        assert [span.link for span in parse(text)[0].spans if span.link] == []
+    (span,) = [each for each in parse(r"https://node.example/a\_b&amp;c=1")[0].spans if each.link]
+    assert span.link == "https://node.example/a_b&c=1"
 
 
 @pytest.mark.parametrize("form", ["whatsapp", "slack"])

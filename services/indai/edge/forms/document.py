@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
+from indai.edge.forms.addresses import addresses
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -69,7 +70,7 @@ class _Place:
     cell: bool = False
 
 
-_PARSER: Final = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+_PARSER: Final = addresses(MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]))
 
 
 def parse(markdown: str) -> tuple[Block, ...]:

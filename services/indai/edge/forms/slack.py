@@ -41,6 +41,8 @@ def _block(block: Block) -> str:
 
 
 def _span(span: Span) -> str:
+    if span.link and span.link == span.text:
+        return f"<{escape(span.link)}>"
     if span.link:
         label = plain(escape(span.text)).replace("\n", " ").replace("|", "/")
         return f"<{escape(span.link)}|{label}>"
