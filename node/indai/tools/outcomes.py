@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from indai.language.phrasebook import bound, in_language
 from indai.protocol.errors import IndaiError
 from indai.tools import words
 from indai.tools.files import attached
@@ -94,7 +95,7 @@ def _waiting(outcome: Outcome, result: Mapping[str, Any]) -> Outcome:
 def sentence(outcome: Outcome, language: str = "en") -> str:
     """What is said of an outcome without a model: its own words, or its most important fields."""
     if outcome.words:
-        return outcome.words
+        return in_language(outcome.words, language)
     said = outcome.result
     if (form := _SPOKEN.get(str(said.get("state", "")))) and said.get("with"):
         more = [str(said[name]) for name in ("when", "reason") if said.get(name)]
@@ -111,7 +112,7 @@ def sentence(outcome: Outcome, language: str = "en") -> str:
 def question(why: str, approval: Approval, language: str = "en") -> str:
     """What the owner is asked, and how to answer, for any channel. The terms are as they will be bound."""
     how = words.said("Answer “yes {code}” or “no {code}”.", language, code=approval.code)
-    return f"{words.said(why, language)}\n{approval.terms}\n{how}"
+    return f"{words.said(why, language)}\n{bound(approval.terms, language)}\n{how}"
 
 
 def dumped(outcome: Outcome) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What tools say to people themselves: English in the code, Hindi in both scripts in `words.yaml`."""
+"""What tools say to people themselves: English in the code, Hindi in both scripts in `words.yaml`, other
+languages in the phrasebook."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ from functools import cache
 from importlib import resources
 
 import yaml
+from indai.language.phrasebook import phrase
 
 
 def said(text: str, language: str, **values: str) -> str:
     """A sentence of ours in a language (BCP 47), or in English where it has none; `values` are filled in."""
     texts = _words().get(text, {})
     spoken = texts.get(language) or texts.get(language.partition("-")[0] if "Latn" not in language else "")
-    return (spoken or text).format(**values) if values else spoken or text
+    if spoken is None:
+        return phrase(text, language, **values)
+    return spoken.format(**values) if values else spoken
 
 
 @cache

@@ -8,8 +8,10 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from indai.language.formats import day_in_year
+from indai.language.phrasebook import bound, in_language
 from indai.v1 import owner_pb2, policy_pb2
-from indai.web.catalog import Words
+from indai.web.catalog import DRAFTS, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,14 @@ class Show:
     zone: ZoneInfo
     now_ms: int
 
+    def told(self, text: str) -> str:
+        """What our own code has rendered in English, in the visitor's language."""
+        return in_language(text, self.words.language)
+
+    def bound(self, text: str) -> str:
+        """Terms that an answer binds: where the language is a draft, the English follows."""
+        return bound(text, self.words.language)
+
     def at(self, stamp: Timestamp) -> datetime:
         """In the owner's zone."""
         return datetime.fromtimestamp(stamp.seconds, self.zone)
@@ -84,6 +94,8 @@ class Show:
 
     def day(self, at: datetime) -> str:
         """`Tue 24 November`."""
+        if self.words.language in DRAFTS:
+            return day_in_year(at.date(), self.words.language)
         return f"{self.words(DAYS[at.weekday()])} {at.day} {self.words(MONTHS[at.month - 1])}"
 
     def span(self, start: Timestamp, end: Timestamp) -> str:

@@ -24,6 +24,8 @@ from indai.edge.media import MOST_BYTES, Fetcher, Transcribe
 from indai.edge.outbox import Line, Recipient, lines
 from indai.edge.stopping import is_stopped
 from indai.language import detect, say
+from indai.language.catalogue import say_both
+from indai.language.phrasebook import in_language
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import conversation_pb2 as pb
 
@@ -237,7 +239,9 @@ def _whole_reply(
 
 def _approval_words(approval: pb.TurnApproval, language: str) -> str:
     until = approval.expire_time.ToDatetime(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return say("approval_asked", language, terms=approval.terms, code=approval.code, until=until)
+    shown = {"terms": approval.terms, "code": approval.code, "until": until}
+    told = shown | {"terms": in_language(approval.terms, language)}
+    return say_both("approval_asked", language, told, shown)
 
 
 def _approval_choices(code: str) -> list[pb.Choice]:

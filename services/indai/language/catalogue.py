@@ -46,10 +46,16 @@ def say(key: str, language: str, **values: object) -> str:
     What is filled in is text: braces in it stay braces. Raises KeyError for a message or a place that doesn't
     exist.
     """
-    catalogue = _read(_chosen(language))
-    text = _filled(catalogue.messages[key], values, isolate=catalogue.language in RIGHT_TO_LEFT)
-    if catalogue.draft and key in _BINDING:
-        return f"{text}\n{_filled(_read('en').messages[key], values, isolate=False)}"
+    return say_both(key, language, values, values)
+
+
+def say_both(key: str, language: str, values: Mapping[str, object], english: Mapping[str, object]) -> str:
+    """As `say`; `english` is filled into the English sentence, where one follows because what binds is said
+    in a draft."""
+    found = _read(chosen(language))
+    text = filled(found.messages[key], values, isolate=found.language in RIGHT_TO_LEFT)
+    if found.draft and key in _BINDING:
+        return f"{text}\n{filled(_read('en').messages[key], english, isolate=False)}"
     return text
 
 
@@ -63,12 +69,15 @@ def places(text: str) -> frozenset[str]:
     return frozenset(_PLACE.findall(text))
 
 
-def _chosen(tag: str) -> str:
+def chosen(tag: str) -> str:
+    """Which of CATALOGUES a BCP 47 tag means."""
     language = base(tag) or "en"
     return "hi-Latn" if language == "hi" and is_latin(tag) else language
 
 
-def _filled(text: str, values: Mapping[str, object], *, isolate: bool) -> str:
+def filled(text: str, values: Mapping[str, object], *, isolate: bool) -> str:
+    """A message with its places filled in: braces in a value stay braces, and it turns nothing around."""
+
     def value(match: re.Match[str]) -> str:
         plain = _CONTROLS.sub("", str(values[match[1]]))
         return f"{_ISOLATE}{plain}{_END}" if isolate else plain

@@ -7,7 +7,7 @@ in half of them only); names of days and months are those of the Unicode CLDR, t
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -71,6 +71,16 @@ def moment(ms: int, zone: str, language: str) -> str:
     locale = _locale(language)
     day = format_date(at, "EEEE d MMMM", locale=locale)
     return f"{day}, {format_time(at, 'short', locale=locale, tzinfo=clock)}"
+
+
+def day_of_year(day: date, language: str, *, year: bool = True) -> str:
+    """A date: "मंगल, 24 नव॰ 2026"; without its year and the day of the week, "24 नव॰"."""
+    return str(format_date(day, "EEE d MMM y" if year else "d MMM", locale=_locale(language)))
+
+
+def day_in_year(day: date, language: str) -> str:
+    """A date as one says it within the year: "மங்கள், 24 நவம்பர்"."""
+    return str(format_date(day, "EEE d MMMM", locale=_locale(language)))
 
 
 @lru_cache(maxsize=256)

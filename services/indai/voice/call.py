@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import grpc
 import structlog
 from indai.language import detect, say
+from indai.language.phrasebook import in_language
 from indai.protocol.errors import IndaiError
 from indai.v1 import conversation_pb2 as pb
 from indai.voice.audio import Audio
@@ -196,7 +197,7 @@ class Call:
                     said = await self._say(event.sentence.text) or said
                 case "approval":
                     self._asked.add(event.approval.code)
-                    said = await self._say(event.approval.terms) or said
+                    said = await self._say(in_language(event.approval.terms, self.language)) or said
                     code = spelled(event.approval.code)
                     await self._say_ours(say("approval_spoken", self.language, code=code))
                 case "finished":

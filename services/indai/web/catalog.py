@@ -1,8 +1,9 @@
 """The words of the pages in several languages.
 
 The English words stand in the templates and are the keys; `words/LANGUAGE.yaml` has the others. A test holds
-the files against the templates, so that a language is whole, or a draft: rooms, buttons and states alone, in
-`words/drafts`, which nobody is shown who has not chosen it.
+the files against the templates, so that a language is whole, or a draft in `words/drafts`: what owners and
+their visitors see every day, or rooms, buttons and states alone. Nobody is shown a draft who has not chosen
+it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ DRAFTS: Final = {
     "ur": "اردو",
 }
 """The others of the eighth schedule of the Constitution of India."""
+
+BUTTONS_ALONE: Final = frozenset(
+    {"brx", "ks", "mni", "sat", "as", "doi", "kok", "mai", "ml", "ne", "or", "pa", "sa", "sd"}
+)
+"""Drafts with rooms, buttons and states alone: nobody of the project could write sentences in them that
+somebody might sign by."""
 
 RIGHT_TO_LEFT: Final = frozenset({"ur", "sd", "ks"})
 _RANGE: Final = re.compile(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from aiohttp import web
+from indai.language.phrasebook import in_language
 from indai.protocol.errors import InvalidInput, Reason
 from indai.web.catalog import NAMES, Words
 from indai.web.guards import UNKNOWN, Known
@@ -78,6 +80,7 @@ class Visit:
         notice = NOTICES.get(self.request.query.get("said", ""), "")
         known = {
             "_": self.words,
+            "told": partial(in_language, language=self.words.language),
             "language": self.words.language,
             "direction": self.words.direction,
             "languages": NAMES | {self.words.language: self.words.name},

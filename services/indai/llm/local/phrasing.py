@@ -1,7 +1,8 @@
-"""What the built-in provider says, in English, Hindi or Hinglish. Pure; the same words for the same outcome.
+"""What the built-in provider says, in English, Hindi or Hinglish, and outcomes in other languages.
 
-The sentences are in `phrases/*.txt`, one file for each language. A result is JSON, or `label: value` lines,
-which the runtime makes of one. Days are said in the language; what a tool or a peer wrote stays as it is.
+Pure; the same words for the same outcome. The sentences are in `phrases/*.txt`, one file for each language;
+the others are drafts. A result is JSON, or `label: value` lines, which the runtime makes of one. Days are said
+in the language; what a tool or a peer wrote stays as it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from indai.language.phrasebook import in_language
+from indai.llm.local.words import LANGUAGES, SPOKEN
 from indai.llm.values import ToolResult
 
 DEEDS = ("meet", "move", "cancel", "ask", "share", "pay", "book")
@@ -45,9 +48,11 @@ _ROW = re.compile(r"\D+ \d+")
 
 @cache
 def _phrases(language: str) -> dict[str, str]:
+    """The sentences of a language, in English those that it has not; `language` itself under "language"."""
     text = files("indai.llm.local").joinpath("phrases", f"{language}.txt").read_text("utf-8")
     pairs = (line.split(": ", 1) for line in text.splitlines() if line and not line.startswith("#"))
-    return dict(pairs)
+    whole = {} if language in LANGUAGES else _phrases("en")
+    return {**whole, **dict(pairs), "language": "hi-Latn" if language == "hinglish" else language}
 
 
 def reply(intent: str, language: str = "en", slots: Mapping[str, str | int] | None = None) -> str:
@@ -85,7 +90,7 @@ def questions() -> dict[str, str]:
     persons = dict.fromkeys(("payee", "peer"), "person")
     return {
         phrase: persons.get(slot, slot)
-        for language in ("en", "hi", "hinglish")
+        for language in (*LANGUAGES, *SPOKEN)
         for key, phrase in _phrases(language).items()
         if key.startswith("ask.") and (slot := key.removeprefix("ask.")) != "other"
     }
@@ -150,10 +155,15 @@ def _theirs(text: str) -> str:
 def _why(value: Any, phrases: Mapping[str, str]) -> str:
     """The reason of a failure: its sentence, else words for its code, never the code itself."""
     if not isinstance(value, Mapping):
-        return str(value).rstrip(".।") or phrases["failed.plain"]
+        return _ours(str(value), phrases) or phrases["failed.plain"]
     if message := value.get("message"):
-        return str(message).rstrip(".।")
+        return _ours(str(message), phrases)
     return phrases.get(f"code.{value.get('code', '')}", phrases["failed.plain"])
+
+
+def _ours(message: str, phrases: Mapping[str, str]) -> str:
+    """A sentence that a tool of ours has answered with, in the language, without its stop."""
+    return in_language(message, phrases["language"]).rstrip(".।۔᱾꯫")
 
 
 def _found(values: Sequence[Any], phrases: Mapping[str, str]) -> str:

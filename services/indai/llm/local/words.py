@@ -14,9 +14,21 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 
+from indai.language import detect
+from indai.language.scripts import SCRIPT_OF
 from indai.llm.local.spelling import fold, forms, key
 
 LANGUAGES = ("en", "hi", "hinglish")
+"""Those that requests are read in."""
+SPOKEN = tuple(
+    each
+    for each in sorted(SCRIPT_OF)
+    if each not in LANGUAGES and files("indai.llm.local").joinpath("phrases", f"{each}.txt").is_file()
+)
+"""Those that outcomes are said in besides."""
+_INDIC = re.compile(r"[\u0600-\u06ff\u0750-\u077f\u0900-\u0d7f\u1c50-\u1c7f\uaae0-\uaaff\uabc0-\uabff]")
+_SAMPLE = 500  # characters by which a language is told
+_SURE = 0.85  # languages in Devanagari have most words in common with Hindi
 _HANDLE = r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/[a-z0-9_-]+"
 _LETTER = r"(?:[^\W\d_]|[\u0900-\u0963\u0971-\u097f])"
 _PIECE = re.compile(
@@ -204,9 +216,13 @@ def _mark(piece: str) -> dict[str, str]:
 
 
 def language(text: str) -> str:
-    """The language to answer in: `hi` for Devanagari, `hinglish` if words are romanised Hindi, else `en`."""
-    if re.search(r"[\u0900-\u097f]", text):
-        return "hi"
+    """The language to answer in: that of the script, `hi` for Devanagari where nothing tells otherwise;
+    `hinglish` if words are romanised Hindi, else `en`."""
+    if _INDIC.search(text):
+        found = detect(text[:_SAMPLE])
+        if found.language in SPOKEN and (found.script != "Deva" or found.confidence >= _SURE):
+            return found.language
+        return "hi" if re.search(r"[\u0900-\u097f]", text) else "en"
     said = [fold(match[0]) for match in _PIECE.finditer(text[:8000]) if match["word"]]
     romanised = sum(word in _only_hinglish() for word in said)
     return "hinglish" if romanised * _WORDS_FOR_ONE >= max(len(said), 1) else "en"
