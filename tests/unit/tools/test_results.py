@@ -128,10 +128,11 @@ def test_what_a_tool_says_itself_is_in_the_person_s_language() -> None:
     asked = question("This cannot be taken back.", approval, "hi").split("\n")
     assert asked == [
         "इसे वापस नहीं लिया जा सकता।",
-        "Pay ind.ai/bob ₹500.00",  # the terms are what is bound: one form of them, whatever is spoken
+        "ind.ai/bob को ₹500.00 देना",  # what is bound are the arguments, by their hash
         "“हाँ ghjkmnpq” या “नहीं ghjkmnpq” कहिए।",
     ]
-    assert question("This cannot be taken back.", approval, "ta").startswith("This cannot be taken back.")
+    assert question("This cannot be taken back.", approval, "mni").startswith("This cannot be taken back.")
+    assert "₹500.00" in question("This cannot be taken back.", approval, "ta").split("\n")[1]
     agreed = Outcome(Status.DONE, result={"state": "agreed", "with": "ind.ai/bob", "when": "Mon 10:00"})
     assert sentence(agreed, "hi-Latn") == "ind.ai/bob ke saath tay ho gaya: Mon 10:00."
     assert sentence(agreed) == "Agreed with ind.ai/bob: Mon 10:00."

@@ -1,8 +1,8 @@
 """What the built-in provider says, in English, Hindi or Hinglish, and outcomes in other languages.
 
 Pure; the same words for the same outcome. The sentences are in `phrases/*.txt`, one file for each language;
-the others are drafts. A result is JSON, or `label: value` lines, which the runtime makes of one. Days are said
-in the language; what a tool or a peer wrote stays as it is.
+the others are drafts. A result is JSON, or `label: value` lines, which the runtime makes of one. Days are
+said in the language; what a tool or a peer wrote stays as it is.
 """
 
 from __future__ import annotations
