@@ -113,6 +113,8 @@ def _daily() -> set[str]:
     for package, templates in DAILY.items():
         for name in templates:
             text = _folder(package).joinpath("templates", f"{name}.html").read_text("utf-8")
+            # Of the settings: the language, the tone, and the zone; what follows is set once.
+            text, _, _ = text.partition('id="meetings"')
             found |= {ast.literal_eval(said) for said in CALL.findall(text)}
     return found | {tag.text for table in (show.STATES, show.OUTCOMES) for tag in table.values()}
 

@@ -46,7 +46,7 @@ DRAFTS: Final = {
 """The others of the eighth schedule of the Constitution of India."""
 
 BUTTONS_ALONE: Final = frozenset(
-    {"brx", "ks", "mni", "sat", "as", "doi", "kok", "mai", "ml", "ne", "or", "pa", "sa", "sd"}
+    {"brx", "ks", "mni", "sat", "as", "doi", "kok", "mai", "ne", "or", "sa", "sd"}
 )
 """Drafts with rooms, buttons and states alone: nobody of the project could write sentences in them that
 somebody might sign by."""
