@@ -26,6 +26,8 @@ from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.v1 import conversation_pb2 as pb
 
 MOST_BODY: Final = 1024 * 1024
+READ_S: Final = 10.0
+"""For how long a body is waited for: who writes half of it holds nothing for longer."""
 MOST_BATCH: Final = 256
 OLDEST_S: Final = 8 * 24 * 3600
 """Older messages are no late webhooks (Meta repeats for seven days) but replayed ones."""
@@ -124,8 +126,8 @@ class Webhooks:
         try:
             served = await self._directory.find(request.match_info["name"])
             raw = await _raw(request, served)
-            if raw is None:
-                return web.Response(status=413)
+            if isinstance(raw, int):
+                return web.Response(status=raw)
             served.adapter.verify(raw, served.account, self._clock() / 1000)
             received = served.adapter.receive(raw, served.account)
             await self.take(received, served)
@@ -194,13 +196,19 @@ class Webhooks:
         self._told(served.account.name)
 
 
-async def _raw(request: web.Request, served: Served) -> Raw | None:
-    """The request as it came, or None for a body that is too large."""
+async def _raw(request: web.Request, served: Served) -> Raw | int:
+    """The request as it came, or the status that one gets which is too large or does not come whole."""
     if (request.content_length or 0) > MOST_BODY:
-        return None
-    body = await request.read()
+        return 413
+    try:
+        async with asyncio.timeout(READ_S):
+            body = await request.read()
+    except TimeoutError:
+        return 408
+    except ConnectionError:
+        return 400  # who sent half of it is gone, and nobody reads this
     if len(body) > MOST_BODY:
-        return None
+        return 413
     headers = {name.lower(): value for name, value in request.headers.items()}
     return Raw(request.method, dict(request.query), headers, body, _remote(request, served))
 

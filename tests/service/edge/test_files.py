@@ -16,7 +16,7 @@ from indai.protocol.errors import NotFound
 from indai.v1 import channels_pb2 as pb
 from indai.v1 import conversation_pb2 as talk_pb
 
-from tests.service.edge.provider import Fault, words
+from tests.service.edge.provider import Fault, Provider, words
 from tests.service.edge.rooms import Room
 from tests.service.edge.test_in import ONE
 from tests.service.edge.test_out import acknowledged, now_text, outbound
@@ -179,6 +179,17 @@ async def test_what_a_provider_does_not_take_goes_as_an_address(room: Room) -> N
     assert words(said) == "Booked."
     assert re.search(r"meeting\.ics.*http\S+/meeting\.ics", words(address)), address
     assert (await room.status("sl")).channel.trouble == ""
+
+
+async def test_a_file_is_brought_to_the_providers_own_hosts_only(room: Room) -> None:
+    """Whatever an answer says: who answers for the provider gets no file of ours sent to others."""
+    await room.add("slack")
+    async with Provider().serving() as other:
+        said = {"ok": True, "upload_url": f"{other.address}/upload/v1/9", "file_id": "F9"}
+        room.provider.faults = [Fault(200, said)]
+        [sent] = await asked(room, "slack", file_reply(room, ICS, "meeting.ics", "text/calendar"), 1)
+        assert other.uploads == []
+    assert re.search(r"meeting\.ics.*http\S+/meeting\.ics", words(sent))
 
 
 async def test_a_file_that_is_gone_is_a_dead_letter_by_its_name_and_the_next_goes_on(room: Room) -> None:

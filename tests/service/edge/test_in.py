@@ -58,6 +58,34 @@ async def test_what_was_not_sent_by_the_provider_is_refused_and_leaves_nothing(
     assert await room.rows("SELECT * FROM edge.inbox") == []
 
 
+async def test_half_a_webhook_is_none_and_holds_nothing(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await room.add("telegram")
+    good = signed("telegram", ONE["telegram"])
+    head = "".join(f"{name}: {value}\r\n" for name, value in good.headers.items())
+    for length, end in (
+        (f"Content-Length: {len(good.body)}", b""),
+        ("Transfer-Encoding: chunked", b"5\r\n{"),
+    ):
+        start = f"POST /channels/tg HTTP/1.1\r\nHost: edge\r\n{head}{length}\r\n\r\n".encode()
+        monkeypatch.setattr("indai.edge.receiving.READ_S", 30.0)
+        _, writer = await asyncio.open_connection("127.0.0.1", int(room.url.rpartition(":")[2]))
+        writer.write(start + (end or good.body[:-1]))
+        await writer.drain()
+        writer.close()  # it is gone
+        await writer.wait_closed()
+        monkeypatch.setattr("indai.edge.receiving.READ_S", 0.01)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(room.url.rpartition(":")[2]))
+        writer.write(start + (end or good.body[:-1]))  # it never goes on
+        assert b" 408 " in await asyncio.wait_for(reader.readline(), 20)
+        writer.close()
+    monkeypatch.setattr("indai.edge.receiving.READ_S", 30.0)
+    assert await room.deliver("telegram", ONE["telegram"]) == 200
+    assert len(await room.rows("SELECT * FROM edge.inbox")) == 1
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
 async def test_a_webhook_is_durable_before_it_is_answered(room: Room) -> None:
     await room.add("telegram")
     room.talk.gates["hold"] = asyncio.Event()

@@ -71,6 +71,24 @@ async def watched(here: Cell, turn: str) -> Heard:
     return Heard([each.event async for each in here.stub.WatchTurn(request) if each.HasField("event")])
 
 
+async def test_a_stream_at_the_node_that_was_replaced_ends_with_what_the_next_one_answered(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indai.runtime.conversations.servicer.KEEP_ALIVE_S", 0.02)
+    async with (
+        Upstream("openai", [Reply(hang_at=0), Reply(text=("Oil paint.",))]).serving() as up,
+        cell(database.pool, config=one_provider(up), epoch=1) as here,
+    ):
+        _, task = await first_part(here, owner(ALICE, QUESTION), "accepted")
+        await up.asked.wait()
+        async with cell(database.pool, config=one_provider(up), epoch=2):
+            async with asyncio.timeout(30):
+                heard = await task
+            assert "Oil paint." in heard.text
+            # Told once, in order, by whichever process stored it.
+            assert [each.seq for each in heard.events] == list(range(1, len(heard.events) + 1))
+
+
 async def test_what_a_killed_node_left_is_answered_by_the_next(database: Database) -> None:
     async with Upstream("openai", [Reply(hang_at=0), Reply(text=("Oil paint.",))]).serving() as up:
         async with cell(database.pool, config=one_provider(up), epoch=1) as here:

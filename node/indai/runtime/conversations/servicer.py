@@ -16,7 +16,7 @@ from indai.protocol.quoting import quoted
 from indai.runtime.bindings import Bindings
 from indai.runtime.conversations.doors import PERSONAL, PUBLIC_BINDING, Routed, choose
 from indai.runtime.conversations.handover import Handover
-from indai.runtime.conversations.hub import Hub
+from indai.runtime.conversations.hub import Channel, Hub
 from indai.runtime.conversations.intake import Intake, check_message
 from indai.runtime.conversations.limits import Limits
 from indai.runtime.conversations.notices import Notices
@@ -31,6 +31,8 @@ from indai.v1 import conversation_pb2 as pb
 from indai.v1 import conversation_pb2_grpc
 
 KEEP_ALIVE_S: Final = 2.0
+LOOK_EVERY: Final = 5
+"""Silences between looks at what another process may have stored of a turn."""
 _LINK: Final = re.compile(
     rf"\s*(?:link|जोड़ो|jodo)\s*:?\s+([{ALPHABET}]{{4}}[ -]?[{ALPHABET}]{{4}})\s*[.!]?\s*", re.IGNORECASE
 )
@@ -112,7 +114,7 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
                     after = event.seq
                 if state == "finished":
                     return
-            async for told in channel.after(after, KEEP_ALIVE_S):
+            async for told in self._followed(taken.turn, channel, after, message.sender):
                 yield pb.SendMessageResponse(event=told)
         finally:
             self._hub.leave(taken.turn)
@@ -132,10 +134,32 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
                 after = event.seq
             if state == "finished":
                 return
-            async for told in channel.after(after, KEEP_ALIVE_S):
+            async for told in self._followed(turn, channel, after, request.sender):
                 yield pb.WatchTurnResponse(event=told)
         finally:
             self._hub.leave(turn)
+
+    async def _followed(
+        self, turn: UUID, channel: Channel, after: int, sender: pb.Identity
+    ) -> AsyncIterator[pb.TurnEvent | None]:
+        """The events to come, None in a silence. Another process may run the turn, or have taken it over:
+        what it has stored is looked up in the first silence, and then in one of five."""
+        silent = 0
+        async for told in channel.after(after, KEEP_ALIVE_S):
+            if told is None:
+                if silent % LOOK_EVERY == 0:
+                    person = await self.people.find(sender)
+                    _, stored = await self._store.events(turn, [person.id], after)
+                    for event in stored:
+                        yield event
+                        after = event.seq
+                    if stored and stored[-1].HasField("finished"):
+                        return
+                silent += 1
+                yield None
+            elif told.seq > after:
+                silent, after = 0, told.seq
+                yield told
 
     async def StopTurn(self, request: pb.StopTurnRequest, context: Any) -> pb.StopTurnResponse:
         """See the contract."""
