@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
-from indai.desk import goals, show
+from indai.desk import goals, names, show
 from indai.desk.auditor import script_words
 from indai.desk.day import CHANGES
 from indai.desk.frame import PLACES
@@ -18,6 +21,9 @@ from indai.desk.settings import TONES
 from indai.desk.tenant_board import COLUMNS
 from indai.desk.tenant_frame import PLACES as TENANTS_PLACES
 from indai.desk.tenant_numbers import GROUPS
+from indai.node.tenancy import servicer
+from indai.runtime.turn import perceive, supervisor
+from indai.runtime.turn.trace import STAGES
 from indai.web.accounts import TENANT_ROLES
 from indai.web.catalog import BUTTONS_ALONE, DRAFTS, ENGLISH, NAMES, known, wanted, words_in
 from indai.web.visit import NOTICES
@@ -49,6 +55,9 @@ def _said() -> set[str]:
     found |= {*goals.WHY.values(), *(name for _, name in (*goals.KINDS, *CHANGES))}
     found |= {name for _, name in goals.UNITS}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
+    found |= {*names.TOPICS.values(), *names.MOODS.values(), *names.ENDINGS.values(), *names.STAGES.values()}
+    found |= {*names.CHANNELS.values(), *names.SEVERITIES.values(), *names.ACTS.values()}
+    found |= {*names.OUTCOMES.values()}
     found |= {*OPERATIONS.values(), *LEAVES.values(), NEXT_KEY}
     found |= {*TENANT_ROLES, *script_words(), *(name for _, name in TONES)}
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
@@ -164,6 +173,41 @@ def test_templates_have_no_words_of_their_own() -> None:
         for template in _folder(package).joinpath("templates").glob("*.html"):
             text = re.sub(r'<[^>]*>|[\w-]+="[^"]*"|&\w+;', " ", code.sub(" ", template.read_text("utf-8")))
             assert set(re.findall(r"[A-Za-z]{2,}", text)) <= names, template.name
+
+
+def test_whatever_a_turn_is_sorted_by_has_words() -> None:
+    routes = re.findall(r'Route\("(\w+)"', inspect.getsource(supervisor))
+    acts = re.findall(r'note\(post, "(\w+)"', inspect.getsource(servicer))
+    moods = set(re.findall(r'"(\w+)"', inspect.getsource(perceive._mood)))
+    assert {*routes, supervisor.KNOWLEDGE, "greet", "thank"} <= set(names.TOPICS)
+    assert set(STAGES) <= set(names.STAGES)
+    assert len(acts) > 5
+    assert set(acts) <= set(names.ACTS)
+    assert {"curt", "plain", "joking", "stressed"} <= moods & set(names.MOODS)
+
+
+def test_names_days_and_numbers_are_in_the_language_of_the_page() -> None:
+    hindi, tamil = names.Names(words_in("hi")), names.Names(words_in("ta"))
+    assert hindi.of("topics", "greet") == "अभिवादन"
+    assert (hindi.of("languages", "hi-Latn"), tamil.of("languages", "hi")) == ("हिन्दी (लैटिन)", "இந்தி")
+    assert (hindi.of("regions", "India"), tamil.of("regions", "Britain (UK)")) == ("भारत", "யுனைடெட் கிங்டம்")
+    # What a tenant named itself stands as it is, and so does what is not known.
+    assert [hindi.of("regions", "Ward 4"), hindi.of("topics", "x"), hindi.of("bindings", "greet")] == [
+        "Ward 4",
+        "x",
+        "greet",
+    ]
+    path = "/tenant/{tenant:[a-z0-9][a-z0-9-]{0,62}}/work/replay"
+    assert hindi.of("acts", path) == "/tenant/…/work/replay"
+    monday = datetime(2026, 11, 23, tzinfo=UTC)
+    days = {one: show.Show(words_in(one), ZoneInfo("UTC"), 0).day(monday) for one in ("en", "hi", "ta")}
+    assert days == {"en": "Mon 23 November", "hi": "सोम 23 नवंबर", "ta": "திங். 23 நவம்பர்"}
+    shown = show.Show(words_in("hi"), ZoneInfo("UTC"), 0)
+    assert (shown.number(1234567), shown.cost(12_345_678, "INR"), shown.cost(0, "")) == (
+        "12,34,567",
+        "₹12.35",
+        "0",
+    )
 
 
 @pytest.mark.parametrize(

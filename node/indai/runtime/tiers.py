@@ -231,6 +231,8 @@ class Tenant(_Strict):
     residence: Annotated[str, Field(pattern="^[A-Z]{2}$")] = "IN"
     time_zone: Annotated[str, AfterValidator(_zone)] = "Asia/Kolkata"
     """In which its desk shows times, and its days begin."""
+    language: Language | None = None
+    """Of its desk's pages, for people who have chosen none themselves."""
     answer_minutes: Annotated[int, Field(ge=1, le=10_080)] = 30
     """Within which a person answers who is asked to: the clock beside each conversation that waits."""
 

@@ -95,6 +95,7 @@ class GetDeskTenantResponse(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
     ANSWER_MINUTES_FIELD_NUMBER: _builtins.int
+    LANGUAGE_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     """Slug."""
     name: _builtins.str
@@ -103,6 +104,8 @@ class GetDeskTenantResponse(_message.Message):
     """IANA name, such as `Asia/Kolkata`."""
     answer_minutes: _builtins.int
     """Minutes within which a person ought to answer a conversation that waits for one."""
+    language: _builtins.str
+    """In which its pages are for people who have chosen no language, such as `hi`; empty: as their browser wishes."""
     def __init__(
         self,
         *,
@@ -110,10 +113,11 @@ class GetDeskTenantResponse(_message.Message):
         name: _builtins.str = ...,
         time_zone: _builtins.str = ...,
         answer_minutes: _builtins.int = ...,
+        language: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_minutes", b"answer_minutes", "name", b"name", "tenant", b"tenant", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_minutes", b"answer_minutes", "language", b"language", "name", b"name", "tenant", b"tenant", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

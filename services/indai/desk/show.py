@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from indai.language.formats import day_in_year
+from indai.language.formats import day_in_year, money_of, number
 from indai.language.phrasebook import bound, in_language
 from indai.v1 import owner_pb2, policy_pb2
 from indai.web.catalog import DRAFTS, Words
@@ -97,6 +98,16 @@ class Show:
         if self.words.language in DRAFTS:
             return day_in_year(at.date(), self.words.language)
         return f"{self.words(DAYS[at.weekday()])} {at.day} {self.words(MONTHS[at.month - 1])}"
+
+    def number(self, value: int) -> str:
+        """As people in India write it: `12,34,567`."""
+        return number(value)
+
+    def cost(self, micros: int, currency: str) -> str:
+        """An amount in millionths of a currency, to its smallest coin; a number alone without a currency."""
+        if not currency:
+            return number(Decimal(micros) / 10**6)
+        return money_of(micros, currency, self.words.language)
 
     def span(self, start: Timestamp, end: Timestamp) -> str:
         """`Tue 24 November, 10:00–10:30`; empty for none."""

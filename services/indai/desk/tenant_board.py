@@ -22,9 +22,9 @@ class TenantBoard:
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
-        site, board = self._frame.site, f"/tenant/{TENANT}/board"
+        site, room, board = self._frame.site, self._frame.room, f"/tenant/{TENANT}/board"
         return (
-            site.member(board, ROLES, self.board),
+            site.member(board, ROLES, room(self.board)),
             site.act(f"{board}/{{thread:[0-9a-f]{{32}}}}/move", WORKERS, self.move),
         )
 

@@ -8,12 +8,14 @@ from zoneinfo import ZoneInfo
 
 from aiohttp import web
 from indai.desk.calls import Calls
+from indai.desk.names import Names
 from indai.desk.show import Show
 from indai.protocol.errors import NotFound, Reason
 from indai.v1 import tenant_pb2 as pb
 from indai.web.accounts import EVERYWHERE
+from indai.web.catalog import words_in
 from indai.web.site import Site
-from indai.web.visit import Visit
+from indai.web.visit import Handler, Visit
 
 HOME: Final = "/tenant"
 ROLES: Final = ("admin", "staff", "operator", "auditor")
@@ -29,6 +31,7 @@ PLACES: Final = (
     ("/work", "Jobs and channels", COUNTERS),
     ("/log", "Audit log", COUNTERS),
 )
+_KNOWN: Final = "tenant"
 LET_IN: Final = "/desk/let-in"
 TENANT: Final = "{tenant:[a-z0-9][a-z0-9-]{0,62}}"
 
@@ -53,9 +56,7 @@ class TenantFrame:
 
     async def page(self, visit: Visit, template: str, place: str, **values: Any) -> web.Response:
         """A page; `place` is the one of PLACES that it belongs to."""
-        role = visit.signed_in.role
-        request = pb.GetDeskTenantRequest(tenant=self.tenant(visit))
-        known = await self.calls.tenant.GetDeskTenant(request, metadata=visit.metadata)
+        role, known = visit.signed_in.role, await self._known(visit)
         return visit.page(
             f"desk/{template}",
             tenant=known.tenant,
@@ -69,5 +70,26 @@ class TenantFrame:
             let_in=LET_IN,
             counts=role in COUNTERS,
             show=Show(visit.words, ZoneInfo(known.time_zone), self.site.clock()),
+            names=Names(visit.words),
             **values,
         )
+
+    def room(self, handler: Handler) -> Handler:
+        """A page in the organisation's language, for who has chosen none."""
+
+        async def shown(visit: Visit) -> web.StreamResponse:
+            known = await self._known(visit)
+            if known.language and not self.site.chosen_language(visit.request, visit.session):
+                visit.words = words_in(known.language)
+            return await handler(visit)
+
+        return shown
+
+    async def _known(self, visit: Visit) -> pb.GetDeskTenantResponse:
+        """What the organisation says of itself, asked for once in a visit."""
+        found: pb.GetDeskTenantResponse | None = visit.found.get(_KNOWN)
+        if found is None:
+            request = pb.GetDeskTenantRequest(tenant=self.tenant(visit))
+            found = await self.calls.tenant.GetDeskTenant(request, metadata=visit.metadata)
+            visit.found[_KNOWN] = found
+        return found

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from aiohttp import web
 from indai.desk.plots import Bar, amount, share, stacked
+from indai.desk.show import Show
 from indai.desk.tenant_frame import COUNTERS, HOME, ROLES, TENANT, TenantFrame
 from indai.v1 import desk_pb2
 from indai.v1 import tenant_pb2 as pb
@@ -41,12 +42,12 @@ class TenantNumbers:
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
-        site, base = self._frame.site, f"/tenant/{TENANT}"
+        site, room, base = self._frame.site, self._frame.room, f"/tenant/{TENANT}"
         return (
             site.member(HOME, ROLES, self.home),
-            site.member(base, ROLES, self.overview),
-            site.member(f"{base}/costs", COUNTERS, self.costs),
-            site.member(f"{base}/log", COUNTERS, self.log),
+            site.member(base, ROLES, room(self.overview)),
+            site.member(f"{base}/costs", COUNTERS, room(self.costs)),
+            site.member(f"{base}/log", COUNTERS, room(self.log)),
         )
 
     async def home(self, visit: Visit) -> web.StreamResponse:
@@ -61,15 +62,19 @@ class TenantNumbers:
         """What is now, and what was in the last two weeks."""
         figures = await self._figures(visit)
         counts = {one.name: one.count for one in figures.days}
-        bars = [Bar(day, {"turns": counts.get(day, 0)}) for day in self._days(ZoneInfo(figures.time_zone))]
+        turns = visit.words("Turns")
+        bars = [
+            Bar(_day(visit, day), {turns: counts.get(day, 0)})
+            for day in self._days(ZoneInfo(figures.time_zone))
+        ]
         return await self._frame.page(
             visit,
             "tenant_overview.html",
             "",
             figures=figures,
             turns=sum(counts.values()),
-            plot=stacked(bars, ["turns"], visit.words("Messages by day")),
-            groups=[(title, _ranked(getattr(figures, name))) for name, title in GROUPS],
+            plot=stacked(bars, [turns], visit.words("Messages by day")),
+            groups=[(title, name, _ranked(getattr(figures, name))) for name, title in GROUPS],
             grid=_grid(figures.places),
             days=DAYS,
         )
@@ -93,18 +98,20 @@ class TenantNumbers:
             visit,
             "tenant_costs.html",
             "/costs",
-            totals=[(micros / MICROS, name) for name, micros in totals.items()] or [(0.0, "")],
+            totals=[(micros, name) for name, micros in totals.items()] or [(0, "")],
             calls=sum(one.calls for one in found.usage),
             failed=sum(one.failed for one in found.usage),
             costs=stacked(
-                [Bar(day, money[day]) for day in days],
+                [Bar(_day(visit, day), money[day]) for day in days],
                 [name or "-" for name in bindings],
                 visit.words("Cost by day"),
                 currency,
             ),
             bindings=[name or "-" for name in bindings] if len(bindings) > 1 else [],
             tokens=stacked(
-                [Bar(day, tokens[day]) for day in days], tiers, visit.words("Tokens of prompts by tier")
+                [Bar(_day(visit, day), tokens[day]) for day in days],
+                tiers,
+                visit.words("Tokens of prompts by tier"),
             ),
             tiers=[tier.lower() for tier in tiers],
             sizes=[(one, share(one.p95_tokens, one.max_tokens, one.ceiling_tokens)) for one in found.sizes],
@@ -143,6 +150,11 @@ class TenantNumbers:
     def _days(self, zone: tzinfo) -> list[str]:
         today: date = datetime.fromtimestamp(self._frame.site.clock() / 1000, zone).date()
         return [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
+
+
+def _day(visit: Visit, day: str) -> str:
+    """A day, `2026-11-22`, in the visitor's words."""
+    return Show(visit.words, ZoneInfo("UTC"), 0).day(datetime.fromisoformat(day))
 
 
 def _ranked(shares: Iterable[pb.Share]) -> list[tuple[pb.Share, object]]:

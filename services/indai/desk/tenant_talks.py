@@ -22,11 +22,11 @@ class TenantTalks:
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
-        site, talks = self._frame.site, f"/tenant/{TENANT}/talks"
+        site, room, talks = self._frame.site, self._frame.room, f"/tenant/{TENANT}/talks"
         return (
-            site.member(talks, ROLES, self.talks),
-            site.member(f"{talks}/{ID}", ROLES, self.talk),
-            site.member(f"/tenant/{TENANT}/guardrails", ROLES, self.guardrails),
+            site.member(talks, ROLES, room(self.talks)),
+            site.member(f"{talks}/{ID}", ROLES, room(self.talk)),
+            site.member(f"/tenant/{TENANT}/guardrails", ROLES, room(self.guardrails)),
             site.member(f"/tenant/{TENANT}/live", ROLES, self.live),
             site.act(f"{talks}/{ID}/take", WORKERS, self.take),
             site.act(f"{talks}/{ID}/back", WORKERS, self.back),

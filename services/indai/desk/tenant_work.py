@@ -26,9 +26,9 @@ class TenantWork:
 
     def routes(self) -> Sequence[web.RouteDef]:
         """What the site serves of it."""
-        site, work = self._frame.site, f"/tenant/{TENANT}/work"
+        site, room, work = self._frame.site, self._frame.room, f"/tenant/{TENANT}/work"
         return (
-            site.member(work, COUNTERS, self.work),
+            site.member(work, COUNTERS, room(self.work)),
             site.act(f"{work}/replay", RUNNERS, self.replay),
             site.act(f"{work}/channels/{{channel:[a-z0-9-]{{1,40}}}}/replay", RUNNERS, self.letters),
         )

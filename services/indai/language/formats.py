@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from babel import Locale
@@ -57,6 +58,12 @@ def money(minor: int, currency: str, language: str, *, short: bool = False) -> s
     return str(format_currency(amount, currency, pattern, locale=_ENGLISH, currency_digits=False))
 
 
+def money_of(micros: int, currency: str, language: str) -> str:
+    """An amount in millionths of a currency's unit, rounded to its smallest coin: "₹12.35"."""
+    minor = Decimal(micros).scaleb(get_currency_precision(currency) - 6)
+    return money(int(minor.to_integral_value()), currency, language)
+
+
 def moment(ms: int, zone: str, language: str) -> str:
     """A moment (milliseconds since the epoch) on the clock of an IANA zone: day of the week, day, month and
     time.
@@ -81,6 +88,28 @@ def day_of_year(day: date, language: str, *, year: bool = True) -> str:
 def day_in_year(day: date, language: str) -> str:
     """A date as one says it within the year: "மங்கள், 24 நவம்பர்"."""
     return str(format_date(day, "EEE d MMMM", locale=_locale(language)))
+
+
+def language_name(tag: str, language: str) -> str:
+    """What a language is called in another: "Hindi", "हिन्दी"; a tag that names none stands as it is."""
+    name = _locale(language).languages.get(base(tag))
+    if not name:
+        return tag
+    return f"{name} ({_locale(language).scripts['Latn']})" if is_latin(tag) else str(name)
+
+
+def country_name(english: str, language: str) -> str:
+    """A country, by its name in the IANA database's table, in another language; what is none stands as it
+    is."""
+    return str(_locale(language).territories.get(_countries().get(english, ""), english))
+
+
+@cache
+def _countries() -> dict[str, str]:
+    """ISO 3166 codes by the names of the IANA database."""
+    text = files("tzdata.zoneinfo").joinpath("iso3166.tab").read_text("utf-8")
+    rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
+    return {row[1]: row[0] for row in rows}
 
 
 @lru_cache(maxsize=256)

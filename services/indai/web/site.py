@@ -304,9 +304,13 @@ class Site:
         found = request.headers.get(CARRIED) or request.cookies.get(self._name(_VISITOR), "")
         return found if guards.is_visitor(self._secret, found) else ""
 
+    def chosen_language(self, request: web.Request, session: Session | None) -> str:
+        """In this browser, else by who is signed in; empty where nobody chose one."""
+        return self.remembered(request, LANGUAGE) or (session.language if session else "")
+
     def _words(self, request: web.Request, session: Session | None) -> Words:
         """As chosen in this browser, else by who is signed in, else as the browser wishes."""
-        chosen = self.remembered(request, LANGUAGE) or (session.language if session else "")
+        chosen = self.chosen_language(request, session)
         return words_in(chosen or wanted(request.headers.get("Accept-Language", "")))
 
     async def _read_form(self, visit: Visit) -> None:

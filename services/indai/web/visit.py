@@ -63,6 +63,8 @@ class Visit:
     theme: str = ""
     known: Known = UNKNOWN
     form: Mapping[str, str] = field(default_factory=dict)
+    found: dict[str, Any] = field(default_factory=dict)
+    """What a room has looked up for this visit and needs again."""
 
     @property
     def signed_in(self) -> Session:

@@ -241,7 +241,7 @@ async def test_whatever_a_room_shows_can_be_taken_away(city: City) -> None:
         assert {"riverton costs", "riverton guardrails"} <= set(taken)
         costs = (await desk.get("/tenant/riverton/costs")).text
         assert 'class="plot"' in costs
-        assert "1200" in costs  # the team's ceiling
+        assert "1,200" in costs  # the team's ceiling
         assert "<svg" in (await desk.get("/tenant/riverton")).text
     async with city.person("riverton", "staff") as desk:
         assert (await desk.get("/tenant/riverton/costs.json")).status == 403
@@ -347,7 +347,8 @@ async def test_a_message_that_a_provider_refused_is_sent_again_from_the_room_of_
         await _shows(desk, '<span class="tag good">well')
         assert (await desk.post(f"/tenant/riverton{act}", letter=found[1])).status == 404  # once
         acts = (await desk.get("/tenant/riverton/log")).text
-        assert "ReplayTenantLetters" in acts
+        assert "Let messages be sent again" in acts
+        assert "{tenant" not in acts
         # Where the credentials are refused it says so, what came waits, and goes once they are good.
         provider.stays_down = Fault(401, {"error": {"code": 190}})
         await write("Thanks")
@@ -360,3 +361,21 @@ async def test_a_message_that_a_provider_refused_is_sent_again_from_the_room_of_
         assert (await city.stub(ChannelServiceStub, city.root).TestChannel(tested)).accepted
         await provider.until(2)
         await _shows(desk, '<span class="tag good">well')
+
+
+async def test_an_organisation_s_pages_are_in_its_language_unless_somebody_chose_one(city: City) -> None:
+    tiers, own = city.stub(TierServiceStub, city.root), "kind: tenant\nslug: acme\nname: Acme\n"
+    await city.says("acme.example", "Hello")
+    for language, marks in (("hi", ("अभिवादन", "बातचीत", "भारत")), ("ta", ("உரையாடல்கள்", "இந்தியா"))):
+        request = tiers_pb2.ApplyTiersRequest(tenant="acme", yaml=f"{own}language: {language}\n")
+        await tiers.ApplyTiers(request)
+        async with city.person("acme", "operator") as desk, city.person("riverton", "operator") as other:
+            page = await desk.get("/tenant/acme")
+            assert f'<html lang="{language}"' in page.text
+            assert [mark for mark in marks if mark not in page.text] == []
+            assert '<html lang="en"' in (await other.get("/tenant/riverton")).text
+            await desk.post("/desk/look", language="en", theme="", back="/tenant/acme")
+            page = await desk.get("/tenant/acme")
+            assert '<html lang="en"' in page.text
+            assert "Greetings" in page.text
+    await tiers.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant="acme", yaml=own))

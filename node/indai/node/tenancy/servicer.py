@@ -61,6 +61,7 @@ class TenantDeskServicer(tenant_pb2_grpc.TenantDeskServiceServicer):
             name=known.name if known else post.tenant,
             time_zone=await self._bindings.zone(post.tenant),
             answer_minutes=await self._bindings.answer_minutes(post.tenant),
+            language=(known.language if known else None) or "",
         )
 
     async def GetTenantFigures(
