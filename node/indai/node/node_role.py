@@ -59,6 +59,7 @@ from indai.node.outbox import Outbox, Outgoing
 from indai.node.owner_llm_service import OwnerLlm
 from indai.node.owner_service import OwnerServicer
 from indai.node.page_role import front
+from indai.node.pausing import refusing
 from indai.node.peer_heads import PeerHeads
 from indai.node.peer_service import STREAMS, PeerServicer
 from indai.node.policies import Policies
@@ -323,6 +324,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     decider(of_owners[0]),
                     near.llm,
                     near.memory,
+                    refusing(policies),
                 )
             )
         )

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
-from indai.desk.pause import LAYER, way_of
 from indai.node.callers import Callers
 from indai.node.conversation_role import Conversations
 from indai.node.elsewhere import Guests
 from indai.node.outgoing import addresses, keeper
+from indai.node.pausing import pauses
 from indai.node.policies import Policies
 from indai.node.tool_news import News
 from indai.node.visiting import Calendars, Visits
@@ -18,7 +18,6 @@ from indai.node.visitor_tool import visitor_tools
 from indai.page.front import Front, Proof
 from indai.page.meeting import Slot, meeting_path
 from indai.page.tickets import FORMS, Tickets
-from indai.protocol.errors import NotFound
 from indai.tools.toolbox import NodeToolbox
 
 if TYPE_CHECKING:
@@ -43,13 +42,6 @@ def front(
         found = await resolver.resolve(handle)
         return Proof(found.subject_id, found.state.node, found.head.size)
 
-    async def paused(handle: str) -> str:
-        try:
-            layers = (await policies.active(handle)).version.layers
-        except NotFound:
-            return ""
-        return way_of(next((each.yaml for each in layers if each.name == LAYER), ""))
-
     async def link(owner: str, slot: Slot) -> str:
         return plan.public_url() + await meeting_path(owner, authority, slot, tickets)
 
@@ -59,4 +51,4 @@ def front(
     for tool in visitor_tools(visits, calendars.agents, link):
         toolbox.add(tool)
     files = addresses(plan.data, plan.keystore, calendars.clock, plan.public_url)
-    return Front(authority, talks.stub, proof_of, paused, visits, tickets, guests, files.link)
+    return Front(authority, talks.stub, proof_of, pauses(policies), visits, tickets, guests, files.link)

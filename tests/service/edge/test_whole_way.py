@@ -3,6 +3,7 @@ provider's own server."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import time
@@ -13,13 +14,14 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from indai.client.channels import plain_channel
+from indai.desk.pause import LAYER, paused
 from indai.protocol.errors import Refused
 from indai.v1 import channels_pb2, owner_pb2
 from indai.v1 import conversation_pb2 as pb
 from indai.v1.channels_pb2_grpc import ChannelServiceStub
 from indai.v1.conversation_pb2_grpc import ConversationServiceStub
 
-from tests.service.edge.provider import Provider
+from tests.service.edge.provider import Provider, words
 from tests.service.edge.street import Street
 from tests.service.node.conftest import ALICES, BOBS
 from tests.service.node.world import Node, Owner, world
@@ -134,3 +136,34 @@ async def test_a_stranger_stands_at_the_public_door_and_the_operator_alone_sets_
     stub = ChannelServiceStub(plain_channel(street.a.info.addresses["owner"], token=street.alice.token))
     with pytest.raises(Refused):
         await stub.ListChannels(channels_pb2.ListChannelsRequest())
+
+
+async def test_who_writes_to_a_paused_agent_is_told_what_that_means(street: Town) -> None:
+    await street.add("whatsapp-cloud")
+    rules = owner_pb2.ActivatePolicyRequest(yaml=ALICES + STRANGERS.format(channel="whatsapp"))
+    await street.alice.stub.ActivatePolicy(rules)
+
+    async def answers(way: str) -> list[str]:
+        """To a newcomer's greeting and wish."""
+        layer = owner_pb2.ActivatePolicyRequest(yaml=paused("", way) if way else "", layer=LAYER)
+        await street.alice.stub.ActivatePolicy(layer)
+        whose = {"timestamp": str(int(time.time())), "from": f"91900000{len(way):04}"}
+
+        def heard() -> list[str]:  # by the newcomer: what needs her word is told to Alice, too
+            return [words(each) for each in street.provider.sent if each.get("to") == whose["from"]]
+
+        for count, text in enumerate(("@alice hello", "set up 20 minutes next week"), 1):
+            said = wa_message("text", {"body": text}, f"wamid.{way}{text}", **whose)
+            payload = wa(said, contact={"profile": {"name": "Meera"}, "wa_id": whose["from"]})
+            await street.say("whatsapp-cloud", payload)
+            async with asyncio.timeout(20), street.provider.news:
+                await street.provider.news.wait_for(lambda: len(heard()) >= count)  # noqa: B023
+        return heard()
+
+    for answer in await answers("refuse"):
+        assert "takes no messages at the moment" in answer
+    greeting, asked = await answers("ask")
+    assert "AI agent" in greeting
+    assert "I have asked ind.ai/alice" in asked  # who then decides: nothing is booked
+    assert "Booked" not in asked
+    assert "Booked with ind.ai/alice" in (await answers(""))[1]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from indai.client.channels import plain_channel
+from indai.desk.pause import LAYER, paused
 from indai.v1 import conversation_pb2, desk_pb2, owner_pb2
 from indai.v1.conversation_pb2_grpc import ConversationServiceStub
 from indai.v1.desk_pb2_grpc import DeskServiceStub
@@ -117,6 +118,25 @@ async def test_a_caller_who_is_not_signed_in_stands_at_the_public_door(town: Tow
         assert heard[-1]["type"] == "finished"
     sessions = await _sessions(town.a, town.alice)
     assert {each.door for each in sessions if "voice" in each.channels} == {"private", "public"}
+
+
+async def test_a_caller_hears_that_an_agent_is_paused_and_its_owner_is_still_answered(town: Town) -> None:
+    layer = owner_pb2.ActivatePolicyRequest(yaml=paused("", "refuse"), layer=LAYER)
+    await town.alice.stub.ActivatePolicy(layer)
+    async with town.signed_in() as hers, aiohttp.ClientSession() as strangers:
+        said = []
+        for http in (strangers, hers):
+            async with http.ws_connect(
+                f"{town.url}/voice/ind.ai/alice", headers={"Origin": town.url}
+            ) as socket:
+                await socket.send_json({"type": "start", "language": "en"})
+                await socket.receive_json()
+                heard = await talked(socket, "What can you do")
+                assert sum(each for each in heard if isinstance(each, float)) > 1, "nothing was said"
+                said.append(heard[-1]["text"])
+    assert "takes no messages at the moment" in said[0]
+    assert "takes no messages" not in said[1]
+    await town.alice.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml="", layer=LAYER))
 
 
 async def test_nobody_is_called_who_does_not_live_here(town: Town) -> None:

@@ -1,4 +1,7 @@
-"""Gates before anything is thought: a paused tenant or binding, and the caps of a day.
+"""Gates before anything is thought: a paused tenant, binding or owner, and the caps of a day.
+
+An owner who has paused their agent so that it takes on nothing new is there for themselves alone: whoever
+else writes or calls hears so, in one sentence, before anything is looked up for them.
 
 What is counted is a turn: one message that was answered, whatever its tools and models did for it.
 Background work is free.
@@ -6,6 +9,7 @@ Background work is free.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -33,11 +37,22 @@ class Shut:
     reason: str
 
 
+Refuses = Callable[[str], Awaitable[bool]]
+"""Whether the owner of a handle takes on nothing new now."""
+
+
+async def never(_: str) -> bool:
+    """Where nobody pauses."""
+    return False
+
+
 async def shut(
-    pool: asyncpg.Pool, bindings: Bindings, turn: Turn, composed: Composed, language: str
+    pool: asyncpg.Pool, bindings: Bindings, refuses: Refuses, turn: Turn, composed: Composed, language: str
 ) -> Shut | None:
     """None where the way is open."""
     place = turn.session.place
+    if place.door != "private" and place.handle and await refuses(place.handle):
+        return Shut(say("paused", language, name=composed.human.name), "PAUSED")
     if not composed.binding.active or await bindings.is_paused(place.tenant):
         return Shut(say("paused", language, name=composed.human.name), "PAUSED")
     caps = composed.agent.caps

@@ -31,7 +31,7 @@ from indai.runtime.turn.afterwards import drafts_only, is_owner, person_of, tell
 from indai.runtime.turn.attaching import media_of
 from indai.runtime.turn.consistent import Stand, recorded
 from indai.runtime.turn.execute import Executor
-from indai.runtime.turn.gates import shut
+from indai.runtime.turn.gates import Refuses, never, shut
 from indai.runtime.turn.history import history
 from indai.runtime.turn.perceive import MAX_READ, Perceived, perceive
 from indai.runtime.turn.plan import slots_of
@@ -80,6 +80,7 @@ class Around:
     manner_of: MannerOf
     llm: LlmServiceAsyncStub | None = None
     memory: MemoryServiceAsyncStub | None = None
+    refuses: Refuses = never
 
 
 class Pipeline:
@@ -109,7 +110,10 @@ class Pipeline:
             context = self._context(turn, composed, perceived)
             release = self._release(context, talk)
         with trace.part("gates"):
-            closed = await shut(self._around.pool, self._around.bindings, turn, composed, perceived.language)
+            around = self._around
+            closed = await shut(
+                around.pool, around.bindings, around.refuses, turn, composed, perceived.language
+            )
         if closed is not None:
             release.say(closed.words)
             shut_out = Spoken(release.end(), ending="failed", reason=closed.reason)
