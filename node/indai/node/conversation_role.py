@@ -22,7 +22,7 @@ from indai.runtime.conversations.remembering import Remembering
 from indai.runtime.conversations.servicer import ConversationServicer
 from indai.runtime.defaults import settle_defaults
 from indai.runtime.tierstore import TierStore
-from indai.runtime.turn.gates import Refuses
+from indai.runtime.turn.gates import Refuses, never
 from indai.runtime.turn.pipeline import Around, Decide, Pipeline
 from indai.tools.values import Toolbox
 from indai.v1 import conversation_pb2_grpc, owner_pb2
@@ -50,7 +50,7 @@ class ConversationPlan:
     decide: Decide
     llm: LlmServiceAsyncStub | None
     memory: MemoryServiceAsyncStub | None
-    refuses: Refuses
+    refuses: Refuses = never
 
 
 @dataclass(frozen=True, slots=True)
