@@ -2,6 +2,7 @@
 
 python -m bench.commitments                   a few minutes
 python -m bench.commitments --sustained 600   ten minutes of appends at the end instead of one
+python -m bench.commitments --appends         the first table alone: a minute
 python -m bench.commitments --quick           seconds: shows that it runs, and measures nothing well
 
 - *appends*: callers that each wait for an entry with its content, by group commit; the bare side is the same
@@ -84,6 +85,16 @@ _FILL = """
     INSERT INTO tlog.entry (log, owner, mid, kind, idx)
     SELECT $1, 'ind.ai/owner-0', hash, 1, i FROM numbered
 """
+
+
+async def appends(plan: Plan, base: Path) -> dict[str, Any]:
+    """Waiting callers alone."""
+    async with database(base / "postgres") as (pool, admin):
+        connection = await asyncpg.connect(admin)
+        await connection.execute(SETUP)
+        await connection.close()
+        writer, bare = await take_over(pool, LOG), Bare(pool)
+        return {"appends": [await _level(pool, writer, bare, plan, n) for n in plan.at_once]}
 
 
 async def measure(plan: Plan, base: Path) -> dict[str, Any]:
@@ -296,6 +307,8 @@ def render(found: dict[str, Any]) -> str:
         f"{row['ratio']:>9.2f}{row['ours']['p50_ms']:>9.1f}{row['ours']['p99_ms']:>9.1f}"
         for row in found["appends"]
     ]
+    if "size" not in found:
+        return "\n".join(lines)
     lines += [
         f"receipts a second: {name} {each['per_second']} ({each['bytes']} bytes)"
         for name, each in found["proofs"].items()
@@ -325,6 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.commitments")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    parser.add_argument("--appends", action="store_true", help="callers that wait for appends, nothing else")
     parser.add_argument("--sustained", type=float, default=0, metavar="SECONDS", help="of appends at the end")
     arguments = parser.parse_args()
     plan = QUICK if arguments.quick else FULL
@@ -333,7 +347,7 @@ def main() -> None:
     base = Path(tempfile.mkdtemp(prefix="indai-bench-"))
     base.chmod(0o711)  # Postgres' own account passes through
     try:
-        found = uvloop.run(measure(plan, base))
+        found = uvloop.run((appends if arguments.appends else measure)(plan, base))
     except BaseException:
         print(f"What it left is in {base}.", file=sys.stderr)
         raise

@@ -106,7 +106,8 @@ class _Progress:
     def __call__(self, file: str, done: int) -> None:
         if self._shown and time.monotonic() - self._last > _EVERY_S:
             self._last = time.monotonic()
-            click.echo(f"\r\x1b[Kreading {file}: {done:,} lines", nl=False, err=True)
+            words = f"reading {file}: {done:,} lines" if file else f"judging: {done:,} commitments"
+            click.echo(f"\r\x1b[K{words}", nl=False, err=True)
 
     def end(self) -> None:
         if self._shown:

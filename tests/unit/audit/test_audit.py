@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from indai.cli import audit as command
 from indai.client.audit import CHECKS, Report, Severity, Verdict, audit
 from indai.client.handlekeys import claim, recover, retire
 from indai.protocol.envelope import cosign, seal
@@ -349,7 +351,26 @@ def test_progress_is_told(tmp_path: Path) -> None:
     world = honest()
     told: list[tuple[str, int]] = []
     audit(world.write(tmp_path), tmp_path / "registry.jsonl", world.trust, lambda *at: told.append(at))
-    assert told
+    files = {name: done for name, done in told if name}
+    assert files.keys() == {"registry.jsonl", "a.jsonl", "b.jsonl"}
+    lines = len((tmp_path / "a.jsonl").read_bytes().splitlines())
+    assert files["a.jsonl"] == lines - 1  # all but the last, which says how many there are
+    assert told[-1] == ("", 1)  # and then how many commitments are judged
+
+
+def test_progress_is_one_line_on_a_terminal_and_nothing_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_EVERY_S", -1.0)
+    for terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
+        progress = command._Progress()
+        progress("a.jsonl", 1_200)
+        progress("", 7)
+        progress.end()
+        said = capsys.readouterr().err
+        told = "\r\x1b[Kreading a.jsonl: 1,200 lines\r\x1b[Kjudging: 7 commitments\r\x1b[K"
+        assert said == (told if terminal else "")
 
 
 @pytest.fixture(scope="module")

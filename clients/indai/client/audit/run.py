@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from indai.client.audit.findings import Findings
 from indai.client.audit.ledgerkeys import LedgerKeys
 from indai.client.audit.parts import Assembly, Readers, Scope, versions_in
 from indai.client.audit.registry import KeyHistory, Progress, replay_registry
-from indai.client.audit.report import Counts, Place, Proof, Report, Severity
+from indai.client.audit.report import CommitmentVerdict, Counts, Place, Proof, Report, Severity
 from indai.client.audit.shared import seldom_collecting
 from indai.client.audit.signatures import SignatureCheck
 from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
@@ -48,9 +48,10 @@ def audit(
 
     `registry`: a registry's export, without which no key can be judged (INCONCLUSIVE). `trust`: whose
     registry it must be; without it the file's own key is taken. `progress(file name, records done)` is
-    called now and then. `processes`: how many read large exports; more than one starts fresh interpreters,
-    so the calling program's main module must be safe to import. Files of evidence against a log may stand
-    among `paths`. Never raises for what is in a file: whatever is wrong with it is in the report.
+    called now and then; with no name, of the commitments that are judged. `processes`: how many read large
+    exports; more than one starts fresh interpreters, so the calling program's main module must be safe to
+    import. Files of evidence against a log may stand among `paths`. Never raises for what is in a file:
+    whatever is wrong with it is in the report.
     """
     findings = Findings()
     accusing, proofs = Accusations.among(paths), list[Proof]()
@@ -84,7 +85,7 @@ def audit(
             ledgers.append(ledger)
     signatures = SignatureCheck(history, readers.known)
     judge = Judge(ledgers, transcripts, history, signatures, findings)
-    commitments = tuple(judge.judge())
+    commitments = tuple(_counted(judge.judge(), progress))
     counts = Counts(
         ledgers=len(ledgers),
         leaves=sum(len(ledger.kinds) for ledger in ledgers),
@@ -97,6 +98,13 @@ def audit(
     )
     proofs += [words.proof for words in judge.proofs]
     return Report(commitments, tuple(findings.found), counts, tuple(dict.fromkeys(proofs)))
+
+
+def _counted(judged: Iterable[CommitmentVerdict], progress: Progress) -> Iterator[CommitmentVerdict]:
+    for number, one in enumerate(judged, start=1):
+        if number % 1000 == 1:
+            progress("", number)
+        yield one
 
 
 @dataclass(frozen=True, slots=True)
