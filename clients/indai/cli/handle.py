@@ -35,6 +35,8 @@ SECTIONS = {
         "watch": "indai.cli.discovery:watch",
         "rotate": _HERE + "rotate",
         "revoke": _HERE + "revoke",
+        "forget": "indai.cli.leaving:forget",
+        "forgotten": "indai.cli.leaving:forgotten",
     },
     "With a rotation key, here or offline": {
         "key": _SIGNED + "key",

@@ -121,6 +121,7 @@ class Agents:
         self._clock = clock
         self._agents: dict[str, Agent] = {}
         self._by_token: dict[bytes, str] = {}
+        self._left: set[str] = set()
         self._at_desks: FindOwner | None = None
 
     def admit(self, at_desks: FindOwner) -> None:
@@ -129,11 +130,15 @@ class Agents:
 
     async def load(self) -> None:
         """Read every agent; raises when a sealed key does not open under this node's key."""
-        async with transaction(self._pool) as connection:
+        async with transaction(self._pool, settings={"indai.leavings": "all"}) as connection:
             rows = await connection.fetch(
-                "SELECT owner, token_sha256, calendar_path, time_zone, subject_id FROM node.agents"
+                "SELECT owner, token_sha256, calendar_path, time_zone, subject_id FROM node.agents a"
+                " WHERE NOT EXISTS (SELECT FROM node.leavings l"
+                "  WHERE l.owner = a.owner AND l.finished_ms IS NULL)"
             )
             keys = await connection.fetch("SELECT owner, key_id, sealed_seed FROM node.agent_keys")
+            left = await connection.fetch("SELECT DISTINCT owner FROM node.leavings")
+        self._left = {row["owner"] for row in left}
         seeds: dict[str, dict[str, SigningKey]] = {}
         for owner, key_id, sealed in keys:
             seed = self._store.unseal(sealed, _context(owner, key_id))
@@ -236,6 +241,17 @@ class Agents:
         agent.check_subject(chain)
         if held:
             await self.bind(agent.owner, chain.subject_id)
+
+    def leave(self, owner: str) -> None:
+        """The owner leaves: nobody is let in by their token, and nothing is taken or signed for them."""
+        self._left.add(owner)
+        if (agent := self._agents.pop(owner, None)) is not None:
+            self._by_token.pop(agent.token_sha256, None)
+
+    @property
+    def recorded(self) -> list[str]:
+        """Who has leaves in the ledger: those who live here, and those who left."""
+        return sorted({*self._agents, *self._left})
 
     async def add_key(self, handle: str) -> SigningKey:
         """One more key for an agent; it signs once the registry shows it."""

@@ -220,6 +220,12 @@ class Engine:
         erased: int = await self._submit(Erasure(owner, thread))
         return erased
 
+    def forget(self, owner: str) -> None:
+        """Keep nothing of an owner who has left in memory."""
+        for key in [key for key in self._threads if key[0] == owner]:
+            del self._threads[key]
+        self._reserved.pop(owner, None)
+
     async def take(self, outgoing: Outgoing, replies: Sequence[Inbound], reason: str, sentence: str) -> None:
         """A peer took, or refused, a message of ours; its answers are taken in the same transaction."""
         if replies:

@@ -41,7 +41,7 @@ class Exporter:
 
     async def lines(self, owner: str) -> AsyncIterator[bytes]:
         """Chunks of whole lines, ready to be written to a file."""
-        owners = [owner] if owner else sorted(self._agents)
+        owners = [owner] if owner else self._agents.recorded
         writer, chunk = ExportWriter(), bytearray()
         async for line in self._all(writer, owner, owners):
             chunk += line
@@ -68,7 +68,7 @@ class Exporter:
 
     async def check(self) -> AsyncIterator[ledger_pb2.CheckLedgerResponse]:
         """The ledger checked against itself, with everybody who lives here."""
-        request = ledger_pb2.CheckLedgerRequest(owners=sorted(self._agents))
+        request = ledger_pb2.CheckLedgerRequest(owners=self._agents.recorded)
         async for response in self._ledger.CheckLedger(request):
             yield response
 

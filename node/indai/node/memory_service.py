@@ -67,6 +67,12 @@ class OwnerMemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
 
     async def Forget(self, request: pb.ForgetRequest, context: Any) -> pb.ForgetResponse:
         """In memory, and in what was said (`indai.runtime.conversations.forgetting`)."""
+        if request.everything:
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                "Everything is forgotten only with the owner themselves.",
+                hint="indai handle forget HANDLE",
+            )
         return await self._everywhere.forget(_own(request, context))
 
     async def Import(self, request: pb.ImportRequest, context: Any) -> pb.ImportResponse:

@@ -49,6 +49,8 @@ from indai.node.keystore import CONTENT_KEY, KeyStore
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.kinds.meet import Meetings
 from indai.node.kinds.served import INTENTS, by_kind
+from indai.node.leaving import Leaving
+from indai.node.leaving_service import leaving_role
 from indai.node.ledger_key import LedgerKey
 from indai.node.meet_settings import Tastes
 from indai.node.memory_feed import MemoryFeed
@@ -331,6 +333,9 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         goals = await stack.enter_async_context(
             goal_role(plan.pool, clock, agents, bindings, tools.toolbox, tools.desks, talks.outbound)
         )
+        calendars = plan.data / "calendars"
+        leaving = Leaving(plan.pool, agents, engine, public.desk, secret, near.memory, calendars, clock)
+        gone = await stack.enter_async_context(leaving_role(leaving, auth.either(operators, admitted)))
         tools.start(talks.outbound)
         await stack.enter_async_context(telling.to(tools.tell_owner))
         stack.push_async_callback(tools.close)
@@ -340,16 +345,11 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 *of_owners,
                 *tools.services,
                 goals,
+                Service(owner_pb2_grpc.add_OperatorServiceServicer_to_server, operator, operators),
                 Service(
-                    owner_pb2_grpc.add_OperatorServiceServicer_to_server,
-                    operator,
-                    operators,
+                    tiers_pb2_grpc.add_TierServiceServicer_to_server, TierServicer(tiers, bindings), operators
                 ),
-                Service(
-                    tiers_pb2_grpc.add_TierServiceServicer_to_server,
-                    TierServicer(tiers, bindings),
-                    operators,
-                ),
+                gone,
                 public.service(),
                 *desk_services(
                     plan.pool, sessions, agents, engine, store, policies, resolver, clock, by_token

@@ -1007,6 +1007,7 @@ class ForgetRequest(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    EVERYTHING_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Facts with this key or below it, and the turns that said them."""
     person: _builtins.str
@@ -1017,6 +1018,8 @@ class ForgetRequest(_message.Message):
     """This memory: the id of a hit, a turn or a fact."""
     dry_run: _builtins.bool
     """Only count."""
+    everything: _builtins.bool
+    """Every scope of the tenant, with nothing else set: for who leaves. Not at the owner's port."""
     @_builtins.property
     def access(self) -> Global___Access:
         """Who asks."""
@@ -1045,10 +1048,11 @@ class ForgetRequest(_message.Message):
         session: _builtins.str = ...,
         id: _builtins.str = ...,
         dry_run: _builtins.bool = ...,
+        everything: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "end_time", b"end_time", "scope", b"scope", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "dry_run", b"dry_run", "end_time", b"end_time", "id", b"id", "key", b"key", "person", b"person", "scope", b"scope", "session", b"session", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "dry_run", b"dry_run", "end_time", b"end_time", "everything", b"everything", "id", b"id", "key", b"key", "person", b"person", "scope", b"scope", "session", b"session", "start_time", b"start_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -286,12 +286,15 @@ async def forget(
     now_ms: int,
     *,
     dry_run: bool,
+    everything: bool = False,
 ) -> Forgotten:
-    """Forget in one scope, in all that the door may write, or, by person, in the whole tenant.
+    """Forget in one scope, in all that the door may write, or, by person or `everything`, in the whole
+    tenant.
 
     Raises NotFound for a scope that is not there.
     """
-    wide = conditions.person and scope is None and look.access.door is not Door.DISTRIBUTION
+    by_person = conditions.person and scope is None and look.access.door is not Door.DISTRIBUTION
+    wide = by_person or everything
     opened = whole_tenant(pool, look.tenant) if wide else _writable(pool, look, scope)
     async with opened as connection:
         rows = await connection.fetch(_SCOPES, look.tenant)

@@ -233,6 +233,12 @@ def conditions(request: pb.ForgetRequest) -> Conditions:
     )
 
 
+def only_everything(request: pb.ForgetRequest, named: Conditions) -> None:
+    """Raises InvalidInput where `everything` stands beside something that would be less."""
+    if named.names or request.HasField("scope"):
+        raise wrong("everything", "stands alone")
+
+
 def document(request: pb.Document) -> Document:
     """A document to put."""
     return Document(

@@ -180,10 +180,18 @@ class MemoryService(memory_pb2_grpc.MemoryServiceServicer):
         look.may(*_OWN, Door.DISTRIBUTION)
         conditions = requests.conditions(request)
         scope = requests.target(look, request) if request.HasField("scope") else None
-        if scope is None and not conditions.names:
+        if request.everything:
+            requests.only_everything(request, conditions)
+        elif scope is None and not conditions.names:
             raise requests.wrong("scope", "is required when nothing else says what to forget")
         done = await forgetting.forget(
-            self._pool, look, scope, conditions, self._clock(), dry_run=request.dry_run
+            self._pool,
+            look,
+            scope,
+            conditions,
+            self._clock(),
+            dry_run=request.dry_run,
+            everything=request.everything,
         )
         return pb.ForgetResponse(removed=done.removed, remaining=done.remaining, sources=done.sources)
 

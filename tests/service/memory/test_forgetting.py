@@ -142,6 +142,21 @@ async def test_a_scope_goes_whole_and_counting_first_changes_nothing(full: Room)
     assert "quagga" in left
 
 
+async def test_who_leaves_is_forgotten_in_every_scope_and_nobody_else(full: Room) -> None:
+    await full.remember(fan("fan-1"), "I love walrus")
+    await full.remember(private("ind.ai/carol"), "I love gnus")
+    await full.run_jobs()
+    with pytest.raises(InvalidInput, match="stands alone"):
+        await full.forget(admin(), everything=True, key="plant")
+    done = await full.forget(admin(), everything=True)
+    assert (done.removed["scopes"], done.remaining) == (3, 0)
+    left = await everything(full)
+    for gone in ("zebra", "okapi", "quagga", "tea", "walrus"):
+        assert gone not in left
+    assert "gnus" in left
+    assert not (await full.forget(admin(), everything=True)).removed
+
+
 async def test_nothing_named_forgets_nothing_and_visitors_forget_nothing(full: Room) -> None:
     with pytest.raises(InvalidInput):
         await full.forget(private())

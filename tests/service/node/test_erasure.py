@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
 from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import owner_pb2
+from indai.v1 import (
+    conversation_pb2,
+    conversation_pb2_grpc,
+    goals_pb2,
+    goals_pb2_grpc,
+    leaving_pb2,
+    leaving_pb2_grpc,
+    memory_pb2,
+    memory_pb2_grpc,
+    owner_pb2,
+)
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
 
-from tests.service.node.conftest import Pair
+from tests.service.node.conftest import ALICES, Pair
 from tests.service.node.database import connect
 from tests.service.node.lives import is_cancelled, until
 from tests.service.node.world import Node, Owner, now_ms
@@ -19,24 +33,32 @@ from tests.service.node.world import Node, Owner, now_ms
 HOUR, DAY = 3_600_000, 86_400_000
 COMMITTED = owner_pb2.THREAD_STATE_COMMITTED
 SECRET = "Secret of the two"
+LEAVER, SECRET_NAME = "ind.ai/leaver", "known-to-leaver"
 
 
 async def everything(node: Node) -> str:
-    """Every row of every table of the node and its ledger, as the superuser reads it."""
-    connection = await connect(node)
-    try:
+    """Every row of every table of the node, as the superuser reads it."""
+    async with superuser(node) as connection:
         tables = await connection.fetch(
             "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables"
-            " WHERE schemaname IN ('node', 'ledger', 'tlog', 'policy')"
+            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
         )
         texts = [
             row["text"]
             for table in tables
             for row in await connection.fetch(f"SELECT t::text AS text FROM {table['name']} t")  # noqa: S608
         ]
+    return "\n".join(texts)
+
+
+@contextlib.asynccontextmanager
+async def superuser(node: Node) -> AsyncIterator[asyncpg.Connection]:
+    """Sees every row."""
+    connection = await connect(node)
+    try:
+        yield connection
     finally:
         await connection.close()
-    return "\n".join(texts)
 
 
 async def export(node: Node, path: Path) -> Path:
@@ -156,3 +178,102 @@ async def test_nobody_erases_what_is_not_theirs(pair: Pair) -> None:
     with pytest.raises(IndaiError) as refused:
         await erase(carol, thread.thread_id)
     assert refused.value.reason is Reason.NOT_FOUND
+
+
+async def furnished(node: Node, handle: str) -> Owner:
+    """An owner with something in most places: rules, a deal, talks of their own and of a visitor, a goal."""
+    left = await node.agent(
+        handle, ALICES.replace("ind.ai/bob", f"ind.ai/mate, ind.ai/ghost, ind.ai/{SECRET_NAME}")
+    )
+    channel = plain_channel(node.info.addresses["owner"], token=left.token)
+    goals = goals_pb2_grpc.GoalServiceStub(channel)
+    goal = goals_pb2.Goal(kind=goals_pb2.GOAL_KIND_REMIND, words=SECRET, every_hours=24)
+    await goals.CreateGoal(goals_pb2.CreateGoalRequest(request_id=str(uuid.uuid4()), goal=goal))
+    talks = conversation_pb2_grpc.ConversationServiceStub(channel)
+    said = conversation_pb2.InboundMessage(text=f"please remember that {SECRET} it is")
+    async for _ in talks.SendMessage(conversation_pb2.SendMessageRequest(message=said)):
+        pass
+    return left
+
+
+def leaving(node: Node, token: str = "") -> leaving_pb2_grpc.LeavingServiceAsyncStub:
+    """The operator's, or an owner's."""
+    token = token or (node.data / "operator.token").read_text().strip()
+    return leaving_pb2_grpc.LeavingServiceStub(plain_channel(node.info.addresses["owner"], token=token))
+
+
+async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_sound(pair: Pair) -> None:
+    left = await furnished(pair.a, LEAVER)
+    mate = await pair.b.agent("ind.ai/mate", ALICES.replace("ind.ai/bob", LEAVER))
+    thread = await left.meet(
+        "ind.ai/mate", minutes=20, title=SECRET, from_ms=now_ms() + HOUR, until_ms=now_ms() + 20 * DAY
+    )
+    assert thread.state == COMMITTED
+    await mate.rest(thread.thread_id)
+    await pair.world.stranger("ind.ai/ghost")  # whose node never answers
+    await left.start("ind.ai/ghost", title=SECRET, from_ms=now_ms() + HOUR, until_ms=now_ms() + 9 * DAY)
+    quiet = leaving_pb2.ForgetOwnerRequest(handle=LEAVER, confirm=LEAVER)
+    whole = leaving_pb2.ForgetOwnerRequest(handle=LEAVER, confirm=LEAVER, at_once=True)
+    for stub, request, reason in (
+        (leaving(pair.a, pair.alice.token), whole, Reason.PERMISSION_DENIED),
+        (leaving(pair.a, left.token), leaving_pb2.ForgetOwnerRequest(handle=LEAVER), Reason.INVALID_ARGUMENT),
+        (leaving(pair.a, left.token), quiet, Reason.THREAD_OPEN),
+    ):
+        with pytest.raises(IndaiError) as refused:
+            await stub.ForgetOwner(request)
+        assert refused.value.reason is reason
+    counted = await leaving(pair.a, left.token).ForgetOwner(
+        leaving_pb2.ForgetOwnerRequest(handle=LEAVER, dry_run=True)
+    )
+    for table in ("runtime.messages", "runtime.goals", "node.agents", "ledger.contents", "policy.version"):
+        assert counted.removed[table] > 0
+    before = await everything(pair.a)
+    assert SECRET in before
+
+    done = await leaving(pair.a, left.token).ForgetOwner(whole)
+    assert done.remaining == 0
+    after = await everything(pair.a)
+    for form in (SECRET, SECRET.encode().hex(), SECRET_NAME):
+        assert form in before
+        assert form not in after
+    with pytest.raises(IndaiError) as unknown:
+        await left.stub.ListThreads(owner_pb2.ListThreadsRequest())
+    assert unknown.value.reason is Reason.UNAUTHENTICATED
+    others = await mate.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=thread.thread_id))
+    assert others.thread.title == SECRET  # what the other side agreed to is theirs
+    assert (await pair.alice.stub.GetActivePolicy(owner_pb2.GetActivePolicyRequest())).rules
+
+    (row,) = (await leaving(pair.a).ListLeavings(leaving_pb2.ListLeavingsRequest())).leavings
+    assert (row.handle, row.by_operator, row.HasField("finish_time")) == (LEAVER, False, True)
+    assert row.removed["runtime.messages"] == counted.removed["runtime.messages"]
+    sound = owner_pb2.OperatorServiceCheckLedgerRequest()
+    checks = [response.check async for response in pair.a.operator().CheckLedger(sound)]
+    assert (checks[-1].finished, list(checks[-1].findings)) == (True, [])
+
+
+async def test_a_node_that_died_while_it_forgot_carries_on(pair: Pair) -> None:
+    async with pair.world.node("node-c", "127.0.0.1:0", "memory") as node:
+        left = await furnished(node, "ind.ai/quitter")
+        channel = plain_channel(node.info.addresses["owner"], token=left.token)
+        said = memory_pb2.Turn(
+            source_id="t",
+            role=memory_pb2.SPEAKER_ROLE_PERSON,
+            session="s",
+            speaker="ind.ai/quitter",
+            text=f"I love {SECRET}",
+        )
+        await memory_pb2_grpc.MemoryServiceStub(channel).Remember(memory_pb2.RememberRequest(turns=[said]))
+        assert SECRET in await everything(node)
+        async with superuser(node) as connection:  # as a node that is killed leaves it
+            await connection.execute(
+                "INSERT INTO node.leavings (owner, asked_ms, asked_by, at_once)"
+                " VALUES ('ind.ai/quitter', 1, 'owner', true)"
+            )
+    async with pair.world.node("node-c", "127.0.0.1:0", "memory") as node:
+        whole = leaving_pb2.ForgetOwnerRequest(handle="ind.ai/quitter", confirm="ind.ai/quitter")
+        await leaving(node).ForgetOwner(whole)  # waits for what the start has begun, or does it
+        (row,) = (await leaving(node).ListLeavings(leaving_pb2.ListLeavingsRequest())).leavings
+        assert row.HasField("finish_time")
+        assert row.removed["memory.scopes"] == 1
+        assert SECRET not in await everything(node)
+        assert (await node.operator().GetNode(owner_pb2.GetNodeRequest())).agents == []

@@ -45,6 +45,7 @@ SERVICES: Final[Mapping[str, frozenset[str]]] = {
     "DeskService": GOVERNORS,
     "GoalService": OWNER,
     "GroupService": OWNER,
+    "LeavingService": OWNER | ROOT,
     "LendingService": OWNER,
     "LlmService": OWNER | ROOT,
     "MemoryService": OWNER,
@@ -73,6 +74,7 @@ METHODS: Final[Mapping[str, frozenset[str]]] = {
     "DeskService.ListDeskSessions": ANYBODY,  # one's own
     "DeskService.RevokeDeskSession": ANYBODY,  # one's own
     "DeskService.WatchDesk": OWNER,
+    "LeavingService.ListLeavings": ROOT,
     "LlmService.SetSpendingLimit": ROOT,
     "MemoryService.DeleteDocument": NOBODY,  # the operator's, inside the cell
     "MemoryService.PutDocument": NOBODY,
