@@ -231,6 +231,7 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
     assert SECRET in before
 
     done = await leaving(pair.a, left.token).ForgetOwner(whole)
+    assert done.removed["runtime.identities"] == 1
     assert done.remaining == 0
     after = await everything(pair.a)
     for form in (SECRET, SECRET.encode().hex(), SECRET_NAME):
