@@ -38,17 +38,20 @@ LEAVER, SECRET_NAME = "ind.ai/leaver", "known-to-leaver"
 
 async def everything(node: Node) -> str:
     """Every row of every table of the node, as the superuser reads it."""
+    return "\n".join((await by_table(node)).values())
+
+
+async def by_table(node: Node) -> dict[str, str]:
+    """The rows of each table."""
     async with superuser(node) as connection:
         tables = await connection.fetch(
             "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables"
             " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
         )
-        texts = [
-            row["text"]
+        return {
+            table["name"]: str(await connection.fetch(f"SELECT t::text AS text FROM {table['name']} t"))  # noqa: S608
             for table in tables
-            for row in await connection.fetch(f"SELECT t::text AS text FROM {table['name']} t")  # noqa: S608
-        ]
-    return "\n".join(texts)
+        }
 
 
 @contextlib.asynccontextmanager
@@ -189,11 +192,17 @@ async def furnished(node: Node, handle: str) -> Owner:
     goals = goals_pb2_grpc.GoalServiceStub(channel)
     goal = goals_pb2.Goal(kind=goals_pb2.GOAL_KIND_REMIND, words=SECRET, every_hours=24)
     await goals.CreateGoal(goals_pb2.CreateGoalRequest(request_id=str(uuid.uuid4()), goal=goal))
+    await says(node, left, f"please remember that {SECRET} it is")
+    return left
+
+
+async def says(node: Node, owner: Owner, text: str, handle: str = "") -> None:
+    """To an agent, their own without `handle`; until it has answered."""
+    channel = plain_channel(node.info.addresses["owner"], token=owner.token)
     talks = conversation_pb2_grpc.ConversationServiceStub(channel)
-    said = conversation_pb2.InboundMessage(text=f"please remember that {SECRET} it is")
+    said = conversation_pb2.InboundMessage(text=text, handle=handle)
     async for _ in talks.SendMessage(conversation_pb2.SendMessageRequest(message=said)):
         pass
-    return left
 
 
 def leaving(node: Node, token: str = "") -> leaving_pb2_grpc.LeavingServiceAsyncStub:
@@ -204,6 +213,8 @@ def leaving(node: Node, token: str = "") -> leaving_pb2_grpc.LeavingServiceAsync
 
 async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_sound(pair: Pair) -> None:
     left = await furnished(pair.a, LEAVER)
+    for agent in ("", LEAVER):  # who talks to others too stays a person here
+        await says(pair.a, pair.alice, "hello", agent)
     mate = await pair.b.agent("ind.ai/mate", ALICES.replace("ind.ai/bob", LEAVER))
     thread = await left.meet(
         "ind.ai/mate", minutes=20, title=SECRET, from_ms=now_ms() + HOUR, until_ms=now_ms() + 20 * DAY
@@ -233,10 +244,13 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
     done = await leaving(pair.a, left.token).ForgetOwner(whole)
     assert done.removed["runtime.identities"] == 1
     assert done.remaining == 0
-    after = await everything(pair.a)
+    after = await by_table(pair.a)
     for form in (SECRET, SECRET.encode().hex(), SECRET_NAME):
         assert form in before
-        assert form not in after
+        assert form not in "\n".join(after.values())
+    assert "ind.ai/alice" in after["runtime.identities"]
+    kept = {"tlog.entry", "ledger.erasures", "node.threads", "node.messages", "node.leavings", "llm.calls"}
+    assert {name for name, rows in after.items() if LEAVER in rows} <= kept
     with pytest.raises(IndaiError) as unknown:
         await left.stub.ListThreads(owner_pb2.ListThreadsRequest())
     assert unknown.value.reason is Reason.UNAUTHENTICATED

@@ -49,6 +49,7 @@ BEGIN
   IF p_owner <> ALL (string_to_array(coalesce(current_setting('indai.owners', true), ''), ',')) THEN
     RAISE EXCEPTION 'only the owner is forgotten' USING ERRCODE = 'insufficient_privilege';
   END IF;
+  PERFORM set_config('indai.leaving', 'on', true);  -- the policies of runtime, llm and edge
 
   -- The owner themselves, and those who have talked to nobody else's agent.
   SELECT array_agg(DISTINCT p.person) INTO v_people FROM (
