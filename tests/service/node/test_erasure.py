@@ -33,7 +33,7 @@ from tests.service.node.world import Node, Owner, now_ms
 HOUR, DAY = 3_600_000, 86_400_000
 COMMITTED = owner_pb2.THREAD_STATE_COMMITTED
 SECRET = "Secret of the two"
-LEAVER, SECRET_NAME = "ind.ai/leaver", "known-to-leaver"
+LEAVER, SECRET_NAME, HIDDEN = "ind.ai/leaver", "known-to-leaver", "Only the leaver knows"
 
 
 async def everything(node: Node) -> str:
@@ -190,9 +190,9 @@ async def furnished(node: Node, handle: str) -> Owner:
     )
     channel = plain_channel(node.info.addresses["owner"], token=left.token)
     goals = goals_pb2_grpc.GoalServiceStub(channel)
-    goal = goals_pb2.Goal(kind=goals_pb2.GOAL_KIND_REMIND, words=SECRET, every_hours=24)
+    goal = goals_pb2.Goal(kind=goals_pb2.GOAL_KIND_REMIND, words=HIDDEN, every_hours=24)
     await goals.CreateGoal(goals_pb2.CreateGoalRequest(request_id=str(uuid.uuid4()), goal=goal))
-    await says(node, left, f"please remember that {SECRET} it is")
+    await says(node, left, f"please remember that {HIDDEN} it is")
     return left
 
 
@@ -217,12 +217,12 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
         await says(pair.a, pair.alice, "hello", agent)
     mate = await pair.b.agent("ind.ai/mate", ALICES.replace("ind.ai/bob", LEAVER))
     thread = await left.meet(
-        "ind.ai/mate", minutes=20, title=SECRET, from_ms=now_ms() + HOUR, until_ms=now_ms() + 20 * DAY
+        "ind.ai/mate", minutes=20, title=HIDDEN, from_ms=now_ms() + HOUR, until_ms=now_ms() + 20 * DAY
     )
     assert thread.state == COMMITTED
     await mate.rest(thread.thread_id)
     await pair.world.stranger("ind.ai/ghost")  # whose node never answers
-    await left.start("ind.ai/ghost", title=SECRET, from_ms=now_ms() + HOUR, until_ms=now_ms() + 9 * DAY)
+    await left.start("ind.ai/ghost", title=HIDDEN, from_ms=now_ms() + HOUR, until_ms=now_ms() + 9 * DAY)
     quiet = leaving_pb2.ForgetOwnerRequest(handle=LEAVER, confirm=LEAVER)
     whole = leaving_pb2.ForgetOwnerRequest(handle=LEAVER, confirm=LEAVER, at_once=True)
     for stub, request, reason in (
@@ -239,13 +239,13 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
     for table in ("runtime.messages", "runtime.goals", "node.agents", "ledger.contents", "policy.version"):
         assert counted.removed[table] > 0
     before = await everything(pair.a)
-    assert SECRET in before
+    assert HIDDEN in before
 
     done = await leaving(pair.a, left.token).ForgetOwner(whole)
     assert done.removed["runtime.identities"] == 1
     assert done.remaining == 0
     after = await by_table(pair.a)
-    for form in (SECRET, SECRET.encode().hex(), SECRET_NAME):
+    for form in (HIDDEN, HIDDEN.encode().hex(), SECRET_NAME):
         assert form in before
         assert form not in "\n".join(after.values())
     assert "ind.ai/alice" in after["runtime.identities"]
@@ -255,7 +255,7 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
         await left.stub.ListThreads(owner_pb2.ListThreadsRequest())
     assert unknown.value.reason is Reason.UNAUTHENTICATED
     others = await mate.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=thread.thread_id))
-    assert others.thread.title == SECRET  # what the other side agreed to is theirs
+    assert others.thread.title == HIDDEN  # what the other side agreed to is theirs
     assert (await pair.alice.stub.GetActivePolicy(owner_pb2.GetActivePolicyRequest())).rules
 
     (row,) = (await leaving(pair.a).ListLeavings(leaving_pb2.ListLeavingsRequest())).leavings
@@ -275,10 +275,10 @@ async def test_a_node_that_died_while_it_forgot_carries_on(pair: Pair) -> None:
             role=memory_pb2.SPEAKER_ROLE_PERSON,
             session="s",
             speaker="ind.ai/quitter",
-            text=f"I love {SECRET}",
+            text=f"I love {HIDDEN}",
         )
         await memory_pb2_grpc.MemoryServiceStub(channel).Remember(memory_pb2.RememberRequest(turns=[said]))
-        assert SECRET in await everything(node)
+        assert HIDDEN in await everything(node)
         async with superuser(node) as connection:  # as a node that is killed leaves it
             await connection.execute(
                 "INSERT INTO node.leavings (owner, asked_ms, asked_by, at_once)"
@@ -290,5 +290,5 @@ async def test_a_node_that_died_while_it_forgot_carries_on(pair: Pair) -> None:
         (row,) = (await leaving(node).ListLeavings(leaving_pb2.ListLeavingsRequest())).leavings
         assert row.HasField("finish_time")
         assert row.removed["memory.scopes"] == 1
-        assert SECRET not in await everything(node)
+        assert HIDDEN not in await everything(node)
         assert (await node.operator().GetNode(owner_pb2.GetNodeRequest())).agents == []
