@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indai.node import succession
+from indai.node.draft import ThreadState
 from indai.protocol.ballots import Ordinal
-from indai.protocol.errors import ProtocolError
+from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.group.algorithms import ALGORITHMS
 from indai.protocol.group.board import Ask, Board, Fail, Round, Said, Settle, Step, elect
 from indai.protocol.kinds.base import Window
@@ -144,6 +146,18 @@ def test_who_did_not_agree_it_takes_no_part_in_moving_it() -> None:
     for _ in range(200):
         world.turn()
     assert all(host.store.booked.keys() == {THREAD} for host in world.hosts[:3])
+
+
+def test_whose_handle_is_somebody_elses_by_now_is_not_asked_to_move_it() -> None:
+    world = World(1, [frozenset(range(8))] * 3)
+    world.convene(THREAD, wish(2))
+    world.run()
+    for host in world.hosts:
+        agreed = ThreadState({}, host.store.sides[THREAD])
+        succession.check_people(agreed, {"M0", "M1", "M2"})
+        for people in ({"M0", "M1", "heir"}, {"M0", "M1"}, {"M0", "M1", "M2", "M3"}):
+            with pytest.raises(Refused, check=lambda error: error.reason is Reason.PIN_MISMATCH):
+                succession.check_people(agreed, people)
 
 
 def _moved(number: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indai.node import succession
 from indai.node.compose import Letterhead, newest_key
 from indai.node.context import Context
 from indai.node.conversation import Conversation
@@ -11,7 +12,7 @@ from indai.node.group_conversation import GroupConversation
 from indai.node.inbound import MAX_HEAD_AGE_MS
 from indai.node.items import Answered, Convene
 from indai.protocol.delegations import check_delegation, links
-from indai.protocol.errors import InvalidInput, Reason, Refused, Unavailable
+from indai.protocol.errors import InvalidInput, Reason, Unavailable
 from indai.protocol.group.state import Group, Member
 from indai.protocol.party_state import OwnerConvenes, PeerRefused
 
@@ -41,10 +42,8 @@ async def convene(
     if len({own.subject_id, *(member.subject for member in members)}) != len(members) + 1:
         what = "A meeting of several is of different people, and you are one of them already."
         raise InvalidInput(Reason.INVALID_ARGUMENT, what, fields={"peers": "named twice"})
-    life = old.side.life if old else None
-    if life is not None and {own.subject_id, *(each.subject for each in members)} != {*life.deed.parties}:
-        what = "Not all of the handles belong to who agreed the meeting that is to be moved."
-        raise Refused(Reason.PIN_MISMATCH, what, hint="cancel it, and ask for a new one")
+    if old is not None:
+        succession.check_people(old, {own.subject_id, *(each.subject for each in members)})
     talk = GroupConversation(_desk(context, draft, item.peers[0]), draft, None, item.request_id)
     subject, handle = own.subject_id, own.handle
     wanted = item.wish, item.thread, subject, handle, tuple(members), item.algorithm

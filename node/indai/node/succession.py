@@ -59,6 +59,14 @@ def leaving(old: ThreadState | None, said: Body | None) -> Leaving:
     return Leaving(frozenset(row for row, _ in going), frozenset(uid for _, uid in going))
 
 
+def check_people(old: ThreadState, subjects: set[str]) -> None:
+    """Nobody is asked for the new meeting who did not agree the old one; raises Refused(PIN_MISMATCH)."""
+    life = old.side.life
+    if life is None or subjects != {*life.deed.parties}:
+        what = "Not all of the handles belong to who agreed the meeting that is to be moved."
+        raise Refused(Reason.PIN_MISMATCH, what, hint="cancel it, and ask for a new one")
+
+
 def others(old: ThreadState) -> tuple[str, ...]:
     """The handles of everybody else who signed what this thread has agreed."""
     signed = several(parse_envelope(old.commitment)) if old.commitment else ()
