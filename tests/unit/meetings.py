@@ -274,7 +274,7 @@ class Host:
         return Sent(message)
 
     def _post(self, store: Store, message: Message, to: set[str]) -> None:
-        for member in to:
+        for member in sorted(to):  # a seed is one run, whatever the order of a set
             own = message if message.move is Move.EVENT else replace(message, recipient=member)
             store.outbox[message.mid, message.move, member] = own
 
@@ -437,6 +437,10 @@ class World:
             moving = other in host.store.booked and self._moves(host, one, other)
             if a.start_ms < b.end_ms and b.start_ms < a.end_ms and not moving:
                 raise Violation(f"{host.subject} holds two slots at once")
+        for thread, side in host.store.sides.items():
+            stands = side.life is not None and not side.life.state.ended and not side.life.successors
+            if stands and thread not in host.store.booked:
+                raise Violation(f"{host.subject} has a meeting without its slot")
         if len(set(host.store.ledger)) != len(host.store.ledger):
             raise Violation(f"{host.subject} committed twice")
         for mid in host.store.sent:
@@ -466,6 +470,10 @@ class World:
                 stands = side.life is not None and not side.life.state.ended
                 if stands != (thread in host.store.booked):
                     raise Violation(f"{host.subject} has a meeting without its slot, or the other way round")
+            for host, side in sides:
+                old = host.store.sides.get(host.thread_of(side.supersedes)) if side.life else None
+                if old and old.life and not old.life.state.ended:
+                    raise Violation(f"{host.subject} has a meeting and the one whose place it took")
             if len({side.life.state for _, side in sides if side.life}) > 1:
                 raise Violation("what has become of a meeting is not the same for all")
         for host in self.hosts:

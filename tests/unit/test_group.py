@@ -168,7 +168,7 @@ def _moved_day(seed: int, mutation: str = "", crash_at: int = -1) -> World:
     """A meeting of three to five is agreed, and one or two of them want it elsewhere; another comes too."""
     dice = random.Random(seed)
     count = dice.randint(3, 5)
-    free = [frozenset(dice.sample(range(8), dice.randint(6, 8))) for _ in range(count)]
+    free = [frozenset(dice.sample(range(8), dice.randint(7, 8))) for _ in range(count)]
     behaviours = ["good", *(dice.choice(("good", "good", "asks", "slow")) for _ in range(count - 1))]
     trouble = 0.0 if crash_at >= 0 else dice.choice((0.0, 0.1, 0.3))
     world = World(seed, free, behaviours, trouble=trouble, mutation=mutation, crash_at=crash_at)
