@@ -34,6 +34,7 @@ from tests.unit.audit.worlds import HOUR, NOW, Deal, Node, World, write
 
 LEAVES_A_DEAL = 4
 _FLUSH = 500  # deals
+_AHEAD = 8_000  # hours: a policy permits no meeting further than a year ahead
 _COPY = 1 << 20
 
 
@@ -93,7 +94,8 @@ def make(folder: Path, leaves: int) -> None:
     ):
         drafts = {"a": _Draft(world.a, one, two), "b": _Draft(world.b, three, four)}
         for number in range(-(-leaves // LEAVES_A_DEAL)):
-            Deal(world, number=number, start_ms=NOW + (24 + number) * HOUR, at_ms=NOW + number).run()
+            start_ms = NOW + (24 + number % _AHEAD) * HOUR
+            Deal(world, number=number, start_ms=start_ms, at_ms=NOW + number).run()
             if number % _FLUSH == 0:
                 for draft in drafts.values():
                     draft.flush()

@@ -113,7 +113,11 @@ def test_a_meeting_is_agreed_shown_and_proved(shell: Shell, tmp_path: Path) -> N
     events = shell.json("calendar", "show", "--as", "ind.ai/bob")["events"]
     assert [event["start"] for event in events if event["agreed"]] == [thread["start"]]
 
+    first = shell.json("ledger", "checkpoint", "--node")["vkey"]
+    changed = shell.json("ledger", "rotate-key")
     head = shell.json("ledger", "checkpoint", "--node")
+    assert (changed["former"], changed["vkey"]) == (first, head["vkey"])
+    assert first != head["vkey"]
     ledger = shell.json("ledger", "export", "--node", "-o", str(tmp_path / "node.jsonl"))
     assert (ledger["size"], ledger["root"]) == (head["size"], head["root"])
     shell.json("registry", "export", "-o", str(tmp_path / "registry.jsonl"))
