@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from indai.protocol.errors import IndaiError, Reason
+from indai.tools.files import FILES
 from indai.tools.values import Caller, Effect, Progress, Spec, Touch
 
 from tests.service.llm.upstream import Upstream
@@ -33,7 +34,8 @@ limits: {limits}
 
 @dataclass
 class Told:
-    """A tool that keeps what it was asked. `fails`: how often it fails first; `answer` is its result."""
+    """A tool that keeps what it was asked. `fails`: how often it fails first; `answer` is its result;
+    `files`: it may hand over files."""
 
     name: str = "search-kb"
     effect: Effect = Effect.READ
@@ -42,6 +44,7 @@ class Told:
     answer: dict[str, Any] = field(default_factory=lambda: {"summary": "Nothing."})
     fails: int = 0
     required: tuple[str, ...] = ()
+    files: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -60,11 +63,13 @@ class Told:
                 "properties": {
                     "summary": {"type": "string", "x-label": "Found", "x-importance": 3},
                     "thread_id": {"type": "string", "x-importance": 1},
+                    "files": FILES,
                 },
             },
             self.effect,
             self.touches,
             self.doors,
+            files=self.files,
         )
 
     async def run(

@@ -16,6 +16,7 @@ from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.conversations.intake import MAX_WAITING
 from indai.storage.pool import transaction
 from indai.tools.identity import LEFT_OUT
+from indai.tools.values import Effect
 from indai.v1 import conversation_pb2 as pb
 from indai.v1 import llm_pb2
 
@@ -314,6 +315,30 @@ async def test_the_model_gets_key_facts_and_never_raw_results(database: Database
         assert "Use only this" in seen
         assert '{\\"a\\": [1]}' not in seen
         assert seen.count("Oil paint lasts ten years.") == 2  # its section, and the tool's message
+
+
+@pytest.mark.parametrize("effect", [Effect.READ, Effect.IRREVERSIBLE], ids=["at once", "after a yes"])
+@pytest.mark.parametrize("hands_over", [True, False], ids=["its own", "a stranger's word"])
+async def test_a_file_of_a_tool_goes_with_the_answer_and_past_the_model(
+    database: Database, effect: Effect, hands_over: bool
+) -> None:
+    """What a tool that hands over nothing calls a file, as one of another server might, is none."""
+    reference = f"media:{'5e' * 32}"
+    file = {"reference": reference, "file_name": "meeting.ics", "media_type": "text/calendar", "size": 7}
+    tool = Told(effect=effect, answer={"summary": "Booked.", "files": [file, file]}, files=hands_over)
+    async with (
+        Upstream("openai", [calls("search-kb"), Reply(text=("It is booked.",))]).serving() as up,
+        cell(database.pool, tools=[tool], config=one_provider(up)) as here,
+    ):
+        heard = await here.say(owner(ALICE, "book it"))
+        if effect is Effect.IRREVERSIBLE:
+            (asked,) = [each.approval for each in heard.events if each.HasField("approval")]
+            assert list(heard.finished.reply.media) == []
+            heard = await here.say(owner(ALICE, f"yes {asked.code}"))
+        wanted = pb.Media(kind="document", media_type="text/calendar", reference=reference, size=7)
+        wanted.file_name = "meeting.ics"
+        assert list(heard.finished.reply.media) == ([wanted] if hands_over else [])
+        assert not any("5e5e" in each.raw.decode() for each in up.seen)
 
 
 @pytest.mark.parametrize(
