@@ -11,7 +11,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from indai.desk import goals, names, show
+from indai.desk import goals, names, show, spending
 from indai.desk.auditor import script_words
 from indai.desk.day import CHANGES
 from indai.desk.frame import PLACES
@@ -54,6 +54,7 @@ def _said() -> set[str]:
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
     found |= {*goals.WHY.values(), *(name for _, name in (*goals.KINDS, *CHANGES))}
     found |= {name for _, name in goals.UNITS}
+    found |= {*spending.WHOSE.values(), *spending.PERIODS.values(), *spending.RHYTHMS.values()}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
     found |= {*names.TOPICS.values(), *names.MOODS.values(), *names.ENDINGS.values(), *names.STAGES.values()}
     found |= {*names.CHANNELS.values(), *names.SEVERITIES.values(), *names.ACTS.values()}

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import re
 import time
+import uuid
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import plain_channel
-from indai.v1 import memory_pb2
+from indai.client.handlekeys import delegate
+from indai.protocol.drill import sign
+from indai.protocol.handlestate import Delegation
+from indai.v1 import commerce_pb2, llm_pb2, memory_pb2, owner_pb2, registry_pb2
+from indai.v1.llm_pb2_grpc import LlmServiceStub
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from playwright.async_api import Browser, ViewportSize, expect
 
+from tests.service.exchange.neighbours import friend
+from tests.service.node.conftest import Jump, jump
+from tests.service.node.trade import BUYERS, Trader
+from tests.service.node.world import Owner, now_ms
 from tests.service.web.conftest import HOUR_MS, Desks
 from tests.web.conftest import DESKTOP, PHONE, Screen, screen
+
+__all__ = ["jump"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,6 +59,19 @@ ROOMS = {
     "/desk/settings": "settings",
     "/desk/pause": "pause",
 }
+DEVS = BUYERS.replace(
+    "rules:\n",
+    "circles: { friends: [ind.ai/asha] }\nvisibility:\n"
+    "  - { id: friends, to: friends, profile: [email, city] }\nrules:\n",
+)
+ASHAS = """\
+version: 1
+timezone: Asia/Kolkata
+currency: INR
+rules:
+  - { id: mine, allow: [share, ask], with: anyone, started_by: me }
+  - { id: money, allow: pay, with: anyone }
+"""
 FONTS = {
     "as bn": "Bengali",
     "brx doi hi kok mai mr ne sa": "Devanagari",
@@ -88,8 +116,139 @@ async def busy(desks: Desks) -> AsyncIterator[Desks]:
     yield desks
 
 
-async def _signed_in(window: Screen, desks: Desks) -> None:
-    await window.open(f"/desk/sign-in?code={await desks.code(desks.b, desks.bob)}")
+@dataclass
+class Household:
+    """dev on node-b, whom asha on node-a asks for data and for money, and who has a sub-agent."""
+
+    dev: Owner
+    asha: Trader
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def household(desks: Desks) -> Household:
+    """What a person's agent has really told, paid, spent and handed on."""
+    dev = await desks.b.agent("ind.ai/dev", DEVS)
+    asha = await desks.a.agent("ind.ai/asha", ASHAS)
+    giver, asker = friend(dev, desks.b), friend(asha, desks.a)
+    await giver.has(email="dev@example.org", city="Pune")
+    for field in ("email", "email", "city"):
+        thread = await asker.wants("ind.ai/dev", field=field)
+        assert thread.state == owner_pb2.THREAD_STATE_COMMITTED, thread.words
+        await asker.read(thread)
+    found = Household(dev, Trader(asha, desks.a))
+    await _pays_under_a_mandate(desks, found)
+    await _hands_on(desks, dev)
+    await _spends(desks, dev)
+    return found
+
+
+async def _pays_under_a_mandate(desks: Desks, house: Household) -> None:
+    payer = Trader(house.dev, desks.b)
+    wanted = commerce_pb2.Mandate(
+        payee="ind.ai/asha",
+        max_amount_minor=300_000,
+        currency="INR",
+        period=commerce_pb2.MANDATE_PERIOD_MONTH,
+    )
+    wanted.expire_time.FromMilliseconds(now_ms() + 30 * 24 * HOUR_MS)
+    request = commerce_pb2.AddMandateRequest(request_id=str(uuid.uuid4()), mandate=wanted)
+    await payer.commerce.AddMandate(request)
+    await house.asha.is_paid_at()
+    paid = await house.asha.rests(await house.asha.asks_money("ind.ai/dev", 250_050))
+    assert paid.state == owner_pb2.THREAD_STATE_COMMITTED, paid.words
+
+
+async def _hands_on(desks: Desks, dev: Owner) -> None:
+    handle, world = f"{dev.handle}/shopping", desks.world
+    await desks.b.agent(handle, BUYERS, below=dev.handle)
+    subject = (await world.resolver().resolve(handle)).subject_id
+    life = (now_ms() - 1_000, now_ms() + 24 * HOUR_MS)
+    given = Delegation(handle, subject, ("pay",), *life, (("INR", 100_000),), depth=1)
+    chain = (await world.resolver().resolve(dev.handle)).chain
+    operation = delegate(chain, world.rotation[dev.handle], given, now_ms=now_ms())
+    await world.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
+
+
+async def _spends(desks: Desks, dev: Owner) -> None:
+    """A credit that the node's operator has put there, and two calls of a model that has a price."""
+    address = desks.b.info.addresses["owner"]
+    credit = llm_pb2.SpendingLimit(
+        tenant="personal",
+        key=llm_pb2.LIMIT_KEY_OWNER,
+        subject=dev.handle,
+        period=llm_pb2.LIMIT_PERIOD_CREDIT,
+        limit_micros=250_000_000,
+    )
+    root = (desks.b.data / "operator.token").read_text().strip()
+    operator = LlmServiceStub(plain_channel(address, token=root))
+    await operator.SetSpendingLimit(llm_pb2.SetSpendingLimitRequest(limit=credit))
+    model = LlmServiceStub(plain_channel(address, token=dev.token))
+    said = llm_pb2.ChatMessage(role=llm_pb2.MESSAGE_ROLE_USER, text="Write a line about rain " * 40)
+    for _ in range(2):
+        async for _ in model.Generate(llm_pb2.GenerateRequest(messages=[said]), timeout=60):
+            pass
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=("phone", "desktop"))
+async def test_an_owner_sees_what_was_told_paid_spent_and_handed_on(
+    chromium: Browser, desks: Desks, household: Household, size: ViewportSize
+) -> None:
+    dev = household.dev
+    async with screen(chromium, desks, size) as window:
+        await _signed_in(window, desks, dev)
+        page = window.page
+        await window.open("/desk/people")
+        await page.get_by_role("listitem").filter(has_text="ind.ai/asha").get_by_role("link").first.click()
+        told = page.locator("section").filter(has_text="Told outside of conversations")
+        rows = [await row.inner_text() for row in await told.locator("tbody tr").all()]
+        counts = {tuple(row.split("\t")[:3]) for row in rows}
+        assert counts == {
+            ("ind.ai/asha", "profile/email", "2"),
+            ("ind.ai/asha", "profile/city", "1"),
+        }
+        assert await page.get_by_text("in force", exact=True).count() == 3
+        await window.check()
+        await window.picture("shared-real")
+
+        await window.open("/desk/spend")
+        cost = await page.locator("section").first.inner_text()
+        spent = re.search(r"([0-9]+\.[0-9]{2}) INR for ([0-9]+) calls, 0 failed", cost)
+        assert spent is not None, cost
+        assert (float(spent[1]) > 0, int(spent[2])) == (True, 2)
+        limit = (await page.get_by_role("row").filter(has_text="credit").inner_text()).split("\t")
+        assert limit == ["You", spent[1], "250.00 credit", f"{250 - float(spent[1]):.2f}"]
+        mandate = await page.get_by_role("row").filter(has_text="ind.ai/asha").inner_text()
+        assert "2500.50 INR" in mandate
+        assert "3000 INR a month" in mandate
+        await window.check()
+        await window.picture("spending-real")
+
+        below = page.get_by_role("listitem").filter(has_text="ind.ai/dev/shopping")
+        async with asyncio.timeout(60):  # until the node has heard of it from the registry
+            await window.open("/desk/access")
+            while not await below.count():
+                await asyncio.sleep(0.2)
+                await window.open("/desk/access")
+        await expect(below).to_contain_text("pay")
+        await expect(below).to_contain_text("1,000.00")
+        drill = await page.locator("pre").inner_text()
+        challenge = drill.split()[-1]
+        for key in ("ind.ai/bob", "ind.ai/dev"):
+            signed = sign(desks.world.rotation[key], "ind.ai/dev", challenge)
+            line = base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
+            await page.get_by_label("The line").fill(line)
+            await window.click("button", "Check it")
+            if key == "ind.ai/bob":
+                await expect(page.get_by_role("heading", level=1)).to_have_text("That did not work")
+                window.errors.clear()  # the console names the status of that answer
+                await page.go_back()
+        await expect(page.get_by_text("You hold this handle's rotation key number 1")).to_be_visible()
+        await window.check()
+        await window.picture("drilled")
+
+
+async def _signed_in(window: Screen, desks: Desks, owner: Owner | None = None) -> None:
+    await window.open(f"/desk/sign-in?code={await desks.code(desks.b, owner or desks.bob)}")
     await window.click("button", "Sign in")
     await expect(window.page.get_by_role("heading", level=1)).to_be_visible()
 
@@ -272,3 +431,28 @@ async def test_a_passkey_is_added_and_signs_in(chromium: Browser, busy: Desks) -
         await expect(window.page.get_by_role("heading", level=1)).to_have_text("Inbox")
         await window.open("/desk/access")
         await window.click("button", "Remove")
+
+
+async def test_a_question_whose_time_ran_out_on_an_open_page_is_answered_with_words(
+    chromium: Browser, busy: Desks, jump: Jump
+) -> None:
+    """The last of this file: from here on every clock of it is ahead."""
+    thread, action = await busy.asked(45, "Too late for this")
+    options: dict[str, Any] = {"java_script_enabled": False}  # so that the page stays as it was
+    async with screen(chromium, busy, PHONE, **options) as window:
+        await _signed_in(window, busy)
+        card = window.page.get_by_role("article").filter(has_text="Too late for this")
+        (waiting,) = [
+            one
+            for one in (await busy.bob.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+            if one.action_hash == action
+        ]
+        jump(waiting.expire_time.ToMilliseconds() + 1_000)
+        await card.get_by_role("button", name="Approve", exact=True).click()
+        await expect(window.page.get_by_role("heading", level=1)).to_have_text("That did not work")
+        await expect(window.page.get_by_text("its time ran out")).to_be_visible()
+        await expect(window.page.get_by_text("nothing was signed")).to_be_visible()
+        await window.open("/desk")
+        await expect(window.page.get_by_text("Nothing waits for you.")).to_be_visible()
+        await window.open(f"/desk/threads/{thread}")
+        await expect(window.page.get_by_text("refused", exact=True).first).to_be_visible()

@@ -53,6 +53,7 @@ SECTIONS = {
         "inbox": ".inbox:inbox Show what waits for your word.",
         "approve": ".inbox:approve Say yes to what the inbox shows under CODE.",
         "decline": ".inbox:decline Say no to what the inbox shows under CODE.",
+        "counter": ".counter:counter Propose something else than what the inbox shows under CODE.",
         "answer": ".asking:answer Answer what the inbox asks under CODE, in your own words.",
         "withdraw": ".threads:withdraw Take back what THREAD is about, as far as that is still possible.",
         "journal": ".journal:journal Show why your agent did what it did; no peer ever sees this.",

@@ -23,6 +23,7 @@ from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.channels_pb2_grpc import ChannelServiceStub
 from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.connections_pb2_grpc import ConnectionServiceStub
+from indai.v1.desk_pb2_grpc import SteeringServiceStub
 from indai.v1.group_pb2_grpc import GroupServiceStub
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from indai.v1.channels_pb2_grpc import ChannelServiceAsyncStub
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
     from indai.v1.connections_pb2_grpc import ConnectionServiceAsyncStub
+    from indai.v1.desk_pb2_grpc import SteeringServiceAsyncStub
     from indai.v1.group_pb2_grpc import GroupServiceAsyncStub
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
@@ -63,6 +65,7 @@ class Owner:
     connections: ConnectionServiceAsyncStub
     tools: ToolServiceAsyncStub
     approvals: ApprovalServiceAsyncStub
+    steering: SteeringServiceAsyncStub
 
     async def zone(self) -> ZoneInfo:
         """The owner's time zone, as their policy states it."""
@@ -101,6 +104,7 @@ async def owner_session(home: Home, acting: str) -> AsyncIterator[Owner]:
             ConnectionServiceStub(channel),
             ToolServiceStub(channel),
             ApprovalServiceStub(channel),
+            SteeringServiceStub(channel),
         )
 
 

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import web
 from indai.desk.frame import ROLES, Frame
-from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
 from indai.v1 import desk_pb2, owner_pb2, tools_pb2
 from indai.web.live import Live
 from indai.web.visit import Visit
 
 PAGE = 20
+_CAME_TO_NOTHING = (owner_pb2.THREAD_STATE_REJECTED, owner_pb2.THREAD_STATE_LAPSED)
 
 
 class Inbox:
@@ -76,6 +77,10 @@ class Inbox:
             answer = await self._calls.owner.AnswerApproval(request, metadata=visit.metadata)
         except NotFound:
             raise _gone() from None
+        except Refused as error:
+            raise _closed() if error.reason is Reason.THREAD_CLOSED else error from None
+        if yes and answer.thread.state in _CAME_TO_NOTHING:
+            raise _closed()  # the yes came at the very end
         where = f"/desk/threads/{answer.thread.thread_id}"
         return visit.go(where, "approved" if yes else "declined")
 
@@ -104,6 +109,14 @@ def _is_yes(visit: Visit) -> bool:
     if said not in ("yes", "no"):
         raise InvalidInput(Reason.INVALID_ARGUMENT, "An answer is yes or no.")
     return said == "yes"
+
+
+def _closed() -> Refused:
+    return Refused(
+        Reason.THREAD_CLOSED,
+        "This question is no longer open: its time ran out, it was answered before, or it was taken back.",
+        hint="nothing was signed; if you still want it, ask them yourself, or wait for them to ask again",
+    )
 
 
 def _gone() -> NotFound:

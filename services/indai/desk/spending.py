@@ -10,11 +10,28 @@ from typing import Final
 
 from aiohttp import web
 from indai.desk.frame import ROLES, Frame
+from indai.policy.money import amount
 from indai.v1 import commerce_pb2, llm_pb2
 from indai.web.visit import Visit
 
 DAYS: Final = 30
 MICROS: Final = 1_000_000
+WHOSE: Final = {
+    llm_pb2.LIMIT_KEY_TENANT: "Everybody here",
+    llm_pb2.LIMIT_KEY_BINDING: "Agent",
+    llm_pb2.LIMIT_KEY_OWNER: "You",
+}
+PERIODS: Final = {
+    llm_pb2.LIMIT_PERIOD_DAY: "a day",
+    llm_pb2.LIMIT_PERIOD_MONTH: "a month",
+    llm_pb2.LIMIT_PERIOD_CREDIT: "credit",
+}
+"""How long a limit counts; a credit until it is used up."""
+RHYTHMS: Final = {
+    commerce_pb2.MANDATE_PERIOD_DAY: "a day",
+    commerce_pb2.MANDATE_PERIOD_WEEK: "a week",
+    commerce_pb2.MANDATE_PERIOD_MONTH: "a month",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +92,10 @@ class Spending:
             notices=notices,
             mandates=mandates.mandates,
             micros=MICROS,
-            limit_name=llm_pb2.LimitKey.Name,
-            period_name=commerce_pb2.MandatePeriod.Name,
+            whose=WHOSE,
+            money=amount,
+            rhythms=RHYTHMS,
+            periods=PERIODS,
         )
 
     async def table(self, visit: Visit) -> web.StreamResponse:

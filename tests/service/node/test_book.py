@@ -7,6 +7,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,32 @@ async def test_a_buyer_wants_another_time_instead_and_a_seller_another_price(mar
     assert await careful.counters(asked.code, amount_minor=155_000) == ""
     sold = await until(careful.owner, thread, lambda each: each.state in (COMMITTED, REJECTED))
     assert sold.state == COMMITTED, sold
+
+
+async def test_something_else_is_proposed_from_the_command_line(market: Market) -> None:
+    await market.seller.stocks("studio", 1, price_minor=300_000, currency="INR", per_minutes=60)
+    buyer, day = await market.buyer(), now_ms() // DAY * DAY + 3 * DAY
+    thread = await buyer.books(market.seller.handle, "studio", **window(day, day + HOUR))
+    await buyer.rests(thread)
+    code = (await buyer.question()).code
+    for words in ((), ("--amount", "much"), ("--amount", "9 USD"), ("--when", "some day")):
+        refused = await buyer.does("counter", code, *words, status=2)
+        assert refused["error"]["message"], words
+    booked = await buyer.does("counter", code, "--when", "next week")
+    assert (booked["state"], booked["thread"]) == ("COMMITTED", thread)
+    assert datetime.fromisoformat(booked["start"]).timestamp() * 1000 != day
+
+    wary = Trader(await market.pair.b.agent("ind.ai/wary", SELLERS.replace("allow", "ask")), market.pair.b)
+    await market.seller.is_paid_at()
+    asked = await market.seller.asks_money(wary.handle, 50_000)
+    await market.seller.rests(asked)
+    code = (await wary.question()).code
+    untimed = await wary.does("counter", code, "--when", "tomorrow", status=2)
+    assert "time of this cannot be changed" in untimed["error"]["message"]
+    paid = await wary.does("counter", code, "--amount", "450.50")
+    assert (paid["state"], paid["commitment_state"]) == ("COMMITTED", "PENDING")
+    gone = await wary.does("counter", code, "--amount", "400", status=3)
+    assert gone["error"]["reason"] == "NOT_FOUND"
 
 
 async def test_a_late_cancel_costs_the_fee_and_frees_the_time(market: Market) -> None:

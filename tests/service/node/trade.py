@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
+import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from indai.cli.home import Home, Run
 from indai.client.audit import Report, audit
 from indai.client.channels import plain_channel
 from indai.node.keystore import open_keystore
@@ -22,6 +25,7 @@ from indai.v1.commerce_pb2_grpc import CommerceServiceStub
 from indai.v1.desk_pb2_grpc import SteeringServiceStub
 
 from tests.service.node.world import Node, Owner, now_ms
+from tests.unit.cli.runs import run
 
 if TYPE_CHECKING:
     from indai.v1.commerce_pb2_grpc import CommerceServiceAsyncStub
@@ -94,6 +98,20 @@ class Trader:
         except IndaiError as error:
             return error.reason.name
         return ""
+
+    async def does(self, *words: str, status: int = 0) -> Any:
+        """The object that a command of this owner prints; its event loop is its own, so it gets a thread."""
+        home, info = Home(self.node.data), self.node.info
+        home.run_file.write_text(json.dumps(Run(os.getpid(), info.node, dict(info.addresses)).to_json()))
+        token = home.token_file(self.handle)
+        token.parent.mkdir(exist_ok=True)
+        token.write_text(self.owner.token)
+        token.chmod(0o600)
+        at = ("--as", self.handle, "--data", str(self.node.data), "--json")
+        done = await asyncio.to_thread(run, *words, *at)
+        assert done.exit_code == status, (done.stdout, done.stderr)
+        # Meanwhile the nodes, in this process too, log to the same stream.
+        return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
 
     async def start(self, peer: str, **intent: Any) -> str:
         """Begin; the thread's id."""

@@ -97,8 +97,10 @@ class World:
 
     @contextlib.asynccontextmanager
     async def node(self, name: str, peer: str = "127.0.0.1:0", *more: str) -> AsyncIterator[Node]:
+        models = self.base / f"{name}.llm.yaml"  # written before, by who wants other models
         settings = Settings(
             data=self.base / name,
+            llm_config=models if models.exists() else None,
             roles=frozenset({"policy", "ledger", "node", *more}),
             handle=f"ind.ai/{name}",
             listen={"peer": peer},

@@ -53,6 +53,18 @@ rules:
     with: friends
     duration: { min: 31m, max: 60m }
 """
+MODELS = """\
+version: 1
+currency: INR
+providers:
+  local: {kind: local}
+models:
+  local: {provider: local, model: local, input: 2000, output: 9000}
+  e5: {provider: local, model: multilingual-e5-small, embeds: true}
+routes:
+  default: [local]
+"""
+"""The built-in provider, with a price, so that what is spent is something."""
 _CSRF = re.compile(r'name="csrf" value="([0-9a-f]+)"')
 HOUR_MS = 3_600_000
 
@@ -158,6 +170,7 @@ async def desks(tmp_path_factory: pytest.TempPathFactory, databases: Databases) 
     opened: list[tuple[Tools, asyncpg.Pool]] = []
     (base / "node-b").mkdir()
     (base / "node-b" / "speech.yaml").write_text(SPEECH)
+    (base / "node-b.llm.yaml").write_text(MODELS)
 
     def watching(plan: ToolsPlan) -> Tools:
         opened.append((open_tools(plan), plan.pool))
