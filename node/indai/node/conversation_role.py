@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 from indai.node import auth
+from indai.node.code_delivery import CodesOnRequest
 from indai.node.inprocess import local_channel
 from indai.node.manners import Manners
 from indai.node.owner_conversation_service import OwnerConversations
@@ -93,6 +94,7 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
             plan.decide,
             Notices(plan.pool, outbound),
             Manners(plan.pool).sentence,
+            CodesOnRequest(plan.pool, outbound, plan.clock).send,
             plan.llm,
             plan.memory,
             plan.refuses,

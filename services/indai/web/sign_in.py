@@ -102,7 +102,8 @@ class SignIn:
             raise Refused(
                 Reason.RATE_LIMITED,
                 "Too many codes were asked for by browsers that never signed in with this handle.",
-                hint="use a passkey, `indai desk code`, or a browser that you signed in with before",
+                hint="write `sign in` to your own agent on your messenger: it sends you one at any time; or"
+                " use a passkey, `indai desk code`, or a browser that you signed in with before",
             ) from None
 
     async def _words_of_code(self, visit: Visit, handle: str) -> str:

@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientResponse, ClientSession, CookieJar
 from indai.client.channels import plain_channel
+from indai.node.conversation_role import ConversationPlan, Conversations, conversations
 from indai.node.tools_role import Tools, ToolsPlan, open_tools
 from indai.v1 import desk_pb2
 from indai.v1.desk_pb2_grpc import DeskServiceStub
@@ -121,6 +122,7 @@ class Desks:
     bob: Owner
     tools: Tools  # of node-b
     pool: asyncpg.Pool  # on node-b's database
+    talks: Conversations  # of node-b, as its channels reach them
 
     def base(self, node: Node) -> str:
         return node.info.addresses["desk"].removesuffix("/desk")
@@ -176,15 +178,24 @@ async def desks(tmp_path_factory: pytest.TempPathFactory, databases: Databases) 
         opened.append((open_tools(plan), plan.pool))
         return opened[-1][0]
 
+    talking: list[Conversations] = []
+
+    @contextlib.asynccontextmanager
+    async def overheard(plan: ConversationPlan) -> AsyncIterator[Conversations]:
+        async with conversations(plan) as talks:
+            talking.append(talks)
+            yield talks
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("indai.node.node_role.open_tools", watching)
+        patch.setattr("indai.node.node_role.conversations", overheard)
         async with (
             world(base, databases) as registry,
             registry.node("node-a", "127.0.0.1:0", "edge") as a,
             registry.node("node-b", "127.0.0.1:0", "edge", "memory", "llm") as b,
         ):
             alice, bob = await a.agent("ind.ai/alice", ALICES), await b.agent("ind.ai/bob", BOBS)
-            yield Desks(registry, a, b, alice, bob, *opened[-1])
+            yield Desks(registry, a, b, alice, bob, *opened[-1], talking[-1])
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from uuid import UUID, uuid4
+import socket
+from uuid import uuid4
 
 import pytest
+from aiohttp import ClientSession, CookieJar, TCPConnector
 from indai.client.channels import plain_channel
 from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.conversations.rows import seeing
 from indai.v1 import conversation_pb2, desk_pb2, owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub, OwnerServiceStub
-from indai.web.sign_in import CODES_SENT
+from indai.web.sign_in import CODES_SENT, CODES_TO_STRANGERS
 
 from tests.service.node.world import Node
-from tests.service.web.conftest import Desks
+from tests.service.web.conftest import BOBS, Browser, Desks
 
 
 def _cookie(page_cookies: dict[str, str]) -> str:
@@ -44,7 +46,7 @@ async def test_two_who_use_a_code_at_once_are_one(desks: Desks) -> None:
 async def test_a_code_that_was_sent_works_in_the_browser_that_asked_and_strangers_use_up_none_of_the_owners(
     desks: Desks,
 ) -> None:
-    session = await _writes_on_whatsapp(desks, "ind.ai/bob")
+    await _writes_on_whatsapp(desks, "ind.ai/bob")
     async with desks.browser(desks.b, desks.bob) as known, desks.browser(desks.b) as stranger:
         await known.get("/desk")
         await known.post("/desk/sign-out")
@@ -57,17 +59,71 @@ async def test_a_code_that_was_sent_works_in_the_browser_that_asked_and_stranger
         assert "signed in with before" in refused.text
         asked = await known.post("/desk/send-code", handle="ind.ai/bob")
         assert (asked.status, asked.path) == (200, "/desk/sign-in?said=sent")
-        *_, to_stranger, code = await _sent(desks, session)
+        *_, to_stranger, code = await _sent(desks, "ind.ai/bob")
         assert (await stranger.post("/desk/sign-in", code=code)).status == 401
         assert (await known.post("/desk/sign-in", code=to_stranger)).status == 401
         assert (await known.post("/desk/sign-in", code=code)).path == "/desk"
         # The same answer for somebody who is not here, to whom nothing is sent.
         nobody = await stranger.post("/desk/send-code", handle="ind.ai/nobody")
         assert (nobody.status, nobody.path) == (200, "/desk/sign-in?said=sent")
-    assert len(await _sent(desks, session)) == CODES_SENT + 1
+    assert len(await _sent(desks, "ind.ai/bob")) == CODES_SENT + 1
 
 
-async def _writes_on_whatsapp(desks: Desks, handle: str) -> UUID:
+async def test_however_many_strangers_ask_an_owner_who_writes_to_their_agent_gets_a_code(
+    desks: Desks,
+) -> None:
+    """From four addresses strangers have the owner's messenger full of codes; their own way stays open."""
+    owner = await desks.b.agent("ind.ai/besieged", BOBS)
+    telephone = conversation_pb2.Identity(
+        channel="whatsapp", kind="phone", value="+919800077001", verified=True
+    )
+
+    async def writes(text: str, sender: conversation_pb2.Identity = telephone) -> str:
+        message = conversation_pb2.InboundMessage(sender=sender, account="+911100000000", text=text)
+        stream = desks.talks.stub.SendMessage(conversation_pb2.SendMessageRequest(message=message))
+        said = [each.event async for each in stream if each.HasField("event")]
+        return str(said[-1].finished.reply.text)
+
+    me = conversation_pb2.Identity(channel="web", kind="handle", value=owner.handle, verified=True)
+    link = await desks.talks.stub.CreateLinkCode(conversation_pb2.CreateLinkCodeRequest(identity=me))
+    await writes(f"link {link.code}")
+    for place in range(2, 6):
+        source = TCPConnector(local_addr=(f"127.0.0.{place}", 0), family=socket.AF_INET)
+        async with ClientSession(cookie_jar=CookieJar(unsafe=True), connector=source) as http:
+            stranger = Browser(desks.base(desks.b), http)
+            await stranger.get("/desk/sign-in")
+            for _ in range(CODES_SENT):
+                assert (await stranger.post("/desk/send-code", handle=owner.handle)).status == 200
+    async with desks.browser(desks.b) as new:
+        await new.get("/desk/sign-in")
+        refused = await new.post("/desk/send-code", handle=owner.handle)
+        assert refused.status == 429
+        assert "write `sign in` to your own agent" in refused.text
+        before = await _sent(desks, owner.handle)
+        assert len(before) == CODES_TO_STRANGERS
+        assert "follows in a message of its own" in await writes("Sign in")
+        (code,) = (await _sent(desks, owner.handle))[len(before) :]
+        assert (await new.post("/desk/sign-in", code=code)).path == "/desk"
+    acts = (await desks.service(desks.b, owner.token).ListActs(desk_pb2.ListActsRequest())).acts
+    assert ("CreateSignInCode", "whatsapp") in {(act.act, act.target) for act in acts}
+
+    # Nobody else's telephone gets one, at whosever door it writes; nor does anybody read it.
+    other = conversation_pb2.Identity(channel="whatsapp", kind="phone", value="+919800077002", verified=True)
+    for sender in (other, conversation_pb2.Identity(channel="web", kind="web_session", value="x" * 64)):
+        message = conversation_pb2.InboundMessage(
+            sender=sender, account="y", handle=owner.handle, text="sign in"
+        )
+        stream = desks.talks.stub.SendMessage(conversation_pb2.SendMessageRequest(message=message))
+        answer = [each.event async for each in stream if each.HasField("event")][-1]
+        assert "follows in a message" not in answer.finished.reply.text
+    assert len(await _sent(desks, owner.handle)) == len(before) + 1
+    async with seeing(desks.pool, [owner.handle]) as connection:
+        texts = await connection.fetch("SELECT text FROM runtime.messages WHERE owner = $1", owner.handle)
+    assert texts
+    assert not [row["text"] for row in texts if code in row["text"]]
+
+
+async def _writes_on_whatsapp(desks: Desks, handle: str) -> None:
     """As if the owner had written to their own agent there last: the session that is left behind."""
     person = uuid4()
     async with seeing(desks.pool, [handle], people=[person]) as connection:
@@ -78,14 +134,13 @@ async def _writes_on_whatsapp(desks: Desks, handle: str) -> UUID:
             person,
             handle,
         )
-    return person
 
 
-async def _sent(desks: Desks, session: UUID) -> list[str]:
-    """Codes that wait to be handed to the messenger, the oldest first."""
-    async with seeing(desks.pool, ["ind.ai/bob"]) as connection:
+async def _sent(desks: Desks, owner: str) -> list[str]:
+    """Codes that wait to be handed to the owner's messenger, the oldest first."""
+    async with seeing(desks.pool, [owner]) as connection:
         rows = await connection.fetch(
-            "SELECT reply FROM runtime.outbound WHERE session = $1 ORDER BY place", session
+            "SELECT reply FROM runtime.outbound WHERE owner = $1 ORDER BY place", owner
         )
     texts = [conversation_pb2.Reply.FromString(row["reply"]).text for row in rows]
     return [found[0] for text in texts if (found := re.search(r"[2-9A-Z]{5}-[2-9A-Z]{5}", text))]

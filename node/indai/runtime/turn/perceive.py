@@ -31,6 +31,7 @@ _DECISION: Final = re.compile(
     re.IGNORECASE,
 )
 _YES: Final = frozenset({"yes", "y", "ok", "approve", "haan", "han", "हाँ", "हां"})
+_SIGN_IN: Final = re.compile(r"\s*/?(?:sign[ -]?in|साइन[ -]?इन)(?: code| कोड)?\s*[.!]?\s*", re.IGNORECASE)
 _UNLINK: Final = re.compile(r"\s*(?:unlink|अलग करो)\s*[.!]?\s*", re.IGNORECASE)
 
 
@@ -55,6 +56,7 @@ class Perceived:
     simple: bool = False
     decision: Decision | None = None
     unlink: bool = False
+    sign_in: bool = False
     modality: str = "text"
 
 
@@ -74,6 +76,7 @@ def perceive(message: pb.InboundMessage, language: str = "") -> Perceived:
         simple=bool(talk) or len(words) < _SIMPLE_WORDS,
         decision=Decision(decision["code"], decision["word"].lower() in _YES) if decision else None,
         unlink=_UNLINK.fullmatch(text) is not None,
+        sign_in=_SIGN_IN.fullmatch(text) is not None,
         modality=message.media[0].kind if message.media and not message.text else "text",
     )
 

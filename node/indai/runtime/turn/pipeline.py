@@ -62,6 +62,8 @@ ZoneOf = Callable[[str], str]
 
 MannerOf = Callable[[str], Awaitable[str]]
 """How an owner wants their agent to speak: a sentence for the prompt, or nothing."""
+SendCode = Callable[[Turn], Awaitable[bool]]
+"""Sends a code for the desk to the verified owner who wrote for one; False where it can't be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class Around:
     decide: Decide
     notices: Notices
     manner_of: MannerOf
+    send_code: SendCode
     llm: LlmServiceAsyncStub | None = None
     memory: MemoryServiceAsyncStub | None = None
     refuses: Refuses = never
@@ -253,6 +256,8 @@ class Pipeline:
         if perceived.unlink and context.turn.request.sender.kind != "handle":
             await self._around.people.unlink(context.turn.request.sender)
             return say("unlinked", language)
+        if perceived.sign_in and is_owner(context.turn) and await self._around.send_code(context.turn):
+            return say("sign_in_sent", language)
         if not perceived.text:
             return say("unreadable" if context.turn.request.media else "empty", language)
         if len(perceived.text) > MAX_READ:
