@@ -82,6 +82,7 @@ async def test_however_many_strangers_ask_an_owner_who_writes_to_their_agent_get
         message = conversation_pb2.InboundMessage(sender=sender, account="+911100000000", text=text)
         stream = desks.talks.stub.SendMessage(conversation_pb2.SendMessageRequest(message=message))
         said = [each.event async for each in stream if each.HasField("event")]
+        assert said[-1].HasField("finished"), said
         return str(said[-1].finished.reply.text)
 
     me = conversation_pb2.Identity(channel="web", kind="handle", value=owner.handle, verified=True)
@@ -101,7 +102,8 @@ async def test_however_many_strangers_ask_an_owner_who_writes_to_their_agent_get
         assert "write `sign in` to your own agent" in refused.text
         before = await _sent(desks, owner.handle)
         assert len(before) == CODES_TO_STRANGERS
-        assert "follows in a message of its own" in await writes("Sign in")
+        answer = await writes("Sign in")
+        assert "follows in a message of its own" in answer, answer
         (code,) = (await _sent(desks, owner.handle))[len(before) :]
         assert (await new.post("/desk/sign-in", code=code)).path == "/desk"
     acts = (await desks.service(desks.b, owner.token).ListActs(desk_pb2.ListActsRequest())).acts

@@ -74,6 +74,9 @@ def test_text_is_brought_into_one_form_and_a_short_reply_keeps_the_language() ->
     seen = perceive(message("e\u0301t\x07e\u0301"))
     assert seen.text == "été"
     assert perceive(message("ok"), "ta").language == "ta"
+    assert perceive(message("मेरा कोड"), "en").language == "hi"
+    assert perceive(message("मेरा कोड"), "en", coded=True).language == "en"
+    assert perceive(message("link"), coded=True).language == "en"
     assert perceive(message("மாலை சந்திக்கலாமா"), "en").language == "ta"
     assert perceive(message("this is URGENT, help me")).mood == "stressed"
 

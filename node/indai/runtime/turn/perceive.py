@@ -60,12 +60,15 @@ class Perceived:
     modality: str = "text"
 
 
-def perceive(message: pb.InboundMessage, language: str = "") -> Perceived:
-    """`language` is that of the conversation so far."""
+def perceive(message: pb.InboundMessage, language: str = "", *, coded: bool = False) -> Perceived:
+    """`language` is that of the conversation so far, and stays that for a message that is a code: random
+    letters (`coded`) are of no language."""
     spoken = " ".join(each.transcript for each in message.media if each.transcript)
     text = normal(message.choice or message.text or spoken)
-    found = _language(text, message.language or language)
     decision = _DECISION.fullmatch(text)
+    known = message.language or language
+    spoken_in = decision["word"] if decision else text
+    found = (known or "en") if coded else _language(spoken_in, known)
     words = text.split()
     talk = _talk(text)
     return Perceived(

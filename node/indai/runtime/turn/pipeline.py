@@ -107,7 +107,8 @@ class Pipeline:
             place = turn.session.place
             composed = await self._around.bindings.of(place.tenant, place.binding, str(turn.session.person))
         with trace.stage("perceive"):
-            perceived = perceive(turn.request, turn.session.language)
+            coded = bool({"linked", "link_failed"} & turn.note.keys())
+            perceived = perceive(turn.request, turn.session.language, coded=coded)
             spoken = spoken_language(composed, perceived.language)
             perceived = replace(perceived, language=spoken)
             context = self._context(turn, composed, perceived)
