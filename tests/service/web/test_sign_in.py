@@ -116,8 +116,8 @@ async def test_however_many_strangers_ask_an_owner_who_writes_to_their_agent_get
             sender=sender, account="y", handle=owner.handle, text="sign in"
         )
         stream = desks.talks.stub.SendMessage(conversation_pb2.SendMessageRequest(message=message))
-        answer = [each.event async for each in stream if each.HasField("event")][-1]
-        assert "follows in a message" not in answer.finished.reply.text
+        last = [each.event async for each in stream if each.HasField("event")][-1]
+        assert "follows in a message" not in last.finished.reply.text
     assert len(await _sent(desks, owner.handle)) == len(before) + 1
     async with seeing(desks.pool, [owner.handle]) as connection:
         texts = await connection.fetch("SELECT text FROM runtime.messages WHERE owner = $1", owner.handle)
