@@ -100,6 +100,10 @@ class OwnerConversations(conversation_pb2_grpc.ConversationServiceServicer):
             hint="write there: link CODE",
         )
 
+    async def AdoptSession(self, request: pb.AdoptSessionRequest, context: Any) -> pb.AdoptSessionResponse:
+        """See the contract: only a page knows who came back to it."""
+        raise Refused(Reason.PERMISSION_DENIED, "Only a page takes over what its visitor has said.")
+
     async def UnlinkIdentity(
         self, request: pb.UnlinkIdentityRequest, context: Any
     ) -> pb.UnlinkIdentityResponse:

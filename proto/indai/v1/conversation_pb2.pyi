@@ -1214,6 +1214,58 @@ class LinkIdentityResponse(_message.Message):
 Global___LinkIdentityResponse: _TypeAlias = LinkIdentityResponse  # noqa: Y015
 
 @_typing.final
+class AdoptSessionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VISITOR_FIELD_NUMBER: _builtins.int
+    KNOWN_FIELD_NUMBER: _builtins.int
+    HANDLE_FIELD_NUMBER: _builtins.int
+    handle: _builtins.str
+    """At whose door."""
+    @_builtins.property
+    def visitor(self) -> Global___Identity:
+        """Who wrote so far: unproved, and nobody's."""
+
+    @_builtins.property
+    def known(self) -> Global___Identity:
+        """Who that was: verified."""
+
+    def __init__(
+        self,
+        *,
+        visitor: Global___Identity | None = ...,
+        known: Global___Identity | None = ...,
+        handle: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "visitor", b"visitor"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "known", b"known", "visitor", b"visitor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptSessionRequest: _TypeAlias = AdoptSessionRequest  # noqa: Y015
+
+@_typing.final
+class AdoptSessionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADOPTED_FIELD_NUMBER: _builtins.int
+    adopted: _builtins.bool
+    """Whether there was something to take over."""
+    def __init__(
+        self,
+        *,
+        adopted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopted", b"adopted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdoptSessionResponse: _TypeAlias = AdoptSessionResponse  # noqa: Y015
+
+@_typing.final
 class UnlinkIdentityRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -86,6 +86,11 @@ class ConversationServiceStub:
                 request_serializer=indai_dot_v1_dot_conversation__pb2.UnlinkIdentityRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_conversation__pb2.UnlinkIdentityResponse.FromString,
                 _registered_method=True)
+        self.AdoptSession = channel.unary_unary(
+                '/indai.v1.ConversationService/AdoptSession',
+                request_serializer=indai_dot_v1_dot_conversation__pb2.AdoptSessionRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_conversation__pb2.AdoptSessionResponse.FromString,
+                _registered_method=True)
         self.TakeOverSession = channel.unary_unary(
                 '/indai.v1.ConversationService/TakeOverSession',
                 request_serializer=indai_dot_v1_dot_conversation__pb2.TakeOverSessionRequest.SerializeToString,
@@ -191,6 +196,14 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdoptSession(self, request, context):
+        """What an unproved visitor said at a handle becomes part of the conversation there of whom they have proved to be. They
+        stay apart otherwise: a browser proves nobody for longer than it was asked. Within a cell only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TakeOverSession(self, request, context):
         """A human of the tenant answers in the agent's place from now on; the visitor is told. Running turns end.
         """
@@ -279,6 +292,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.UnlinkIdentity,
                     request_deserializer=indai_dot_v1_dot_conversation__pb2.UnlinkIdentityRequest.FromString,
                     response_serializer=indai_dot_v1_dot_conversation__pb2.UnlinkIdentityResponse.SerializeToString,
+            ),
+            'AdoptSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptSession,
+                    request_deserializer=indai_dot_v1_dot_conversation__pb2.AdoptSessionRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_conversation__pb2.AdoptSessionResponse.SerializeToString,
             ),
             'TakeOverSession': grpc.unary_unary_rpc_method_handler(
                     servicer.TakeOverSession,
@@ -578,6 +596,33 @@ class ConversationService:
             '/indai.v1.ConversationService/UnlinkIdentity',
             indai_dot_v1_dot_conversation__pb2.UnlinkIdentityRequest.SerializeToString,
             indai_dot_v1_dot_conversation__pb2.UnlinkIdentityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.ConversationService/AdoptSession',
+            indai_dot_v1_dot_conversation__pb2.AdoptSessionRequest.SerializeToString,
+            indai_dot_v1_dot_conversation__pb2.AdoptSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

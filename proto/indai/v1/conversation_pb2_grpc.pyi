@@ -60,6 +60,10 @@ class ConversationServiceStub:
     """Joins the identity that says the code with the person it was made for; their sessions become one."""
     UnlinkIdentity: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.UnlinkIdentityRequest, _conversation_pb2.UnlinkIdentityResponse]
     """Parts an identity from its person again. What was said stays with the person."""
+    AdoptSession: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.AdoptSessionRequest, _conversation_pb2.AdoptSessionResponse]
+    """What an unproved visitor said at a handle becomes part of the conversation there of whom they have proved to be. They
+    stay apart otherwise: a browser proves nobody for longer than it was asked. Within a cell only.
+    """
     TakeOverSession: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.TakeOverSessionRequest, _conversation_pb2.TakeOverSessionResponse]
     """A human of the tenant answers in the agent's place from now on; the visitor is told. Running turns end."""
     HandBackSession: _grpc.UnaryUnaryMultiCallable[_conversation_pb2.HandBackSessionRequest, _conversation_pb2.HandBackSessionResponse]
@@ -105,6 +109,10 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """Joins the identity that says the code with the person it was made for; their sessions become one."""
     UnlinkIdentity: _aio.UnaryUnaryMultiCallable[_conversation_pb2.UnlinkIdentityRequest, _conversation_pb2.UnlinkIdentityResponse]  # type: ignore[assignment]
     """Parts an identity from its person again. What was said stays with the person."""
+    AdoptSession: _aio.UnaryUnaryMultiCallable[_conversation_pb2.AdoptSessionRequest, _conversation_pb2.AdoptSessionResponse]  # type: ignore[assignment]
+    """What an unproved visitor said at a handle becomes part of the conversation there of whom they have proved to be. They
+    stay apart otherwise: a browser proves nobody for longer than it was asked. Within a cell only.
+    """
     TakeOverSession: _aio.UnaryUnaryMultiCallable[_conversation_pb2.TakeOverSessionRequest, _conversation_pb2.TakeOverSessionResponse]  # type: ignore[assignment]
     """A human of the tenant answers in the agent's place from now on; the visitor is told. Running turns end."""
     HandBackSession: _aio.UnaryUnaryMultiCallable[_conversation_pb2.HandBackSessionRequest, _conversation_pb2.HandBackSessionResponse]  # type: ignore[assignment]
@@ -207,6 +215,16 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_pb2.UnlinkIdentityResponse, _abc.Awaitable[_conversation_pb2.UnlinkIdentityResponse]]:
         """Parts an identity from its person again. What was said stays with the person."""
+
+    @_abc_1.abstractmethod
+    def AdoptSession(
+        self,
+        request: _conversation_pb2.AdoptSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_pb2.AdoptSessionResponse, _abc.Awaitable[_conversation_pb2.AdoptSessionResponse]]:
+        """What an unproved visitor said at a handle becomes part of the conversation there of whom they have proved to be. They
+        stay apart otherwise: a browser proves nobody for longer than it was asked. Within a cell only.
+        """
 
     @_abc_1.abstractmethod
     def TakeOverSession(

@@ -5,8 +5,8 @@ meeting in their name, and what they bring back from there proves to this page w
     GET  /alice/-/agent/back/CHALLENGE  back from there, with an introduction signed by the handle's agent
 
 The challenge is of one browser, one page and half an hour, so nobody is introduced by a link that somebody
-else has sent them. Who is introduced talks as their handle at the public door; whose handle lives here signs
-in instead.
+else has sent them. Who is introduced talks as their handle at the public door, where what they said in this
+browser before goes on; whose handle lives here signs in instead.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class GuestDesk:
         page = self._page_of(visit, handle, challenge)
         text = visit.request.query.get("introduction", "")
         found = await self._guests.introduced(text, Occasion(page, handle, challenge))
+        await self._room.adopt(visit, handle, found.handle)
         known_as = {"handle": found.handle, "ends_ms": now_ms + LIFE_MS}
         body = base64.urlsafe_b64encode(json.dumps(known_as).encode()).decode()
         answer = visit.go(address_of(handle, self._room.authority), "introduced")

@@ -82,6 +82,12 @@ class Room:
             return pb.Identity(channel=CHANNEL, kind="handle", value=guest, verified=True)
         return identity(visit)
 
+    async def adopt(self, visit: Visit, handle: str, guest: str) -> None:
+        """What this browser said here before is the guest's from now on; the browser stays nobody's."""
+        me = pb.Identity(channel=CHANNEL, kind="handle", value=guest, verified=True)
+        request = pb.AdoptSessionRequest(visitor=identity(visit), known=me, handle=handle)
+        await self._talks.AdoptSession(request)
+
     async def root(self, visit: Visit) -> web.StreamResponse:
         """A host that leads to an agent opens its page, any other the desk."""
         host = visit.request.host.lower()

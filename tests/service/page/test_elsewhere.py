@@ -10,7 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from indai.client.channels import plain_channel
-from indai.protocol.errors import InvalidInput
+from indai.protocol.errors import InvalidInput, Refused
+from indai.runtime.conversations.rows import seeing
+from indai.v1 import conversation_pb2 as pb
 from indai.v1 import desk_pb2, owner_pb2
 from indai.v1.desk_pb2_grpc import SteeringServiceStub
 
@@ -95,6 +97,60 @@ async def test_an_introduction_is_of_one_browser_one_page_and_one_handle(desks: 
         (guest,) = [each for each in visitor.http.cookie_jar if each.key == "indai-guest"]
         page = await other.get("/bob", Cookie=f"indai-guest={guest.value}")
         assert "ind.ai/alice" not in page.text
+
+
+async def test_what_a_guest_said_before_goes_on_under_their_handle_and_nowhere_else(desks: Desks) -> None:
+    await desks.b.agent("ind.ai/nima", BOBS)
+    before, during, elsewhere = "My heron is called Miso", "Now I write as alice", "This is for nima"
+    async with visiting(desks) as visitor, visiting(desks) as other:
+        for handle, text in (("bob", before), ("nima", elsewhere)):
+            await visitor.get(f"/{handle}")
+            assert text in (await visitor.post(f"/{handle}/-/say", text=text)).text
+        _, back = await _sent_on(visitor)
+        good = await _introduced(desks, back)
+        for _ in range(2):  # also when the way back is loaded again
+            assert before in (await visitor.get(good)).text
+        page = await visitor.post("/bob/-/say", text=during)
+        assert before in page.text
+        assert during in page.text
+        assert elsewhere not in (await visitor.get("/nima")).text  # nobody was told there who it was
+
+        # Whoever has the browser when the guest is gone, is nobody, and finds nothing of theirs.
+        visitor.http.cookie_jar.clear(lambda cookie: cookie.key == "indai-guest")
+        for text in (before, during):
+            assert text not in (await visitor.get("/bob")).text
+        assert during not in (await visitor.post("/bob/-/say", text="Hello again")).text
+        assert elsewhere in (await visitor.get("/nima")).text
+
+        # The handle's conversation is where the handle is proved.
+        assert before not in (await other.get("/bob")).text
+        _, back = await _sent_on(other)
+        assert before in (await other.get(await _introduced(desks, back))).text
+    async with seeing(desks.pool, ["ind.ai/bob"]) as connection:
+        rows = await connection.fetch(
+            "SELECT DISTINCT s.id, s.person, s.scope_person, s.status FROM runtime.sessions s"
+            " JOIN runtime.messages m ON m.session = s.id WHERE m.text = ANY ($1)",
+            [before, during],
+        )
+        later = await connection.fetchval(
+            "SELECT s.scope_person FROM runtime.sessions s JOIN runtime.messages m ON m.session = s.id"
+            " WHERE m.text = 'Hello again'"
+        )
+    (one,) = rows
+    assert (one["status"], one["scope_person"]) == ("active", one["person"])
+    assert later != one["scope_person"]  # and its memory is another
+
+
+async def test_what_was_proved_already_is_taken_over_by_nobody(desks: Desks) -> None:
+    alice = pb.Identity(channel="web", kind="handle", value="ind.ai/alice", verified=True)
+    telephone = pb.Identity(channel="whatsapp", kind="phone", value="+919800088001", verified=True)
+    browser = pb.Identity(channel="web", kind="web_session", value="b" * 64)
+    for visitor, known in ((alice, telephone), (telephone, alice), (browser, browser)):
+        request = pb.AdoptSessionRequest(visitor=visitor, known=known, handle="ind.ai/bob")
+        with pytest.raises(Refused):
+            await desks.talks.stub.AdoptSession(request)
+    nothing = pb.AdoptSessionRequest(visitor=browser, known=alice, handle="ind.ai/bob")
+    assert not (await desks.talks.stub.AdoptSession(nothing)).adopted
 
 
 async def test_who_lives_here_signs_in_and_is_introduced_by_nobody(desks: Desks) -> None:

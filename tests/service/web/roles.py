@@ -60,6 +60,7 @@ SERVICES: Final[Mapping[str, frozenset[str]]] = {
 }
 """Who is admitted to most methods of a service."""
 METHODS: Final[Mapping[str, frozenset[str]]] = {
+    "ConversationService.AdoptSession": NOBODY,  # the page's own
     "ConversationService.GetPublicProfile": OWNER | ROOT,
     "ConversationService.GetTurn": OWNER | ROOT,
     "ConversationService.HandBackSession": OWNER | ROOT,

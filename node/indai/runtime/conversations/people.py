@@ -35,6 +35,26 @@ _ADD = """
     INSERT INTO runtime.identities (id, person, channel, kind, value, verified, display_name, verified_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $6 THEN now() END) ON CONFLICT DO NOTHING RETURNING id
 """
+# Open sessions of one person ($1), at one handle ($3) or anywhere, with another's ($2) at the same place.
+_PAIRS = """
+    SELECT gone.id, gone.owner, kept.id AS into FROM runtime.sessions gone
+    LEFT JOIN runtime.sessions kept ON kept.person = $2 AND kept.status <> 'closed'
+    AND (kept.owner, kept.tenant, kept.binding) = (gone.owner, gone.tenant, gone.binding)
+    WHERE gone.person = $1 AND gone.status <> 'closed' AND ($3::text IS NULL OR gone.handle = $3)
+    FOR UPDATE OF gone
+"""
+_LIKE = """
+    WITH made AS (
+        INSERT INTO runtime.sessions
+            (id, owner, tenant, binding, handle, door, person, scope_person, status, taken_by, handovers,
+             channel, account, language, time_zone, last_text, segment, state, last_active_at)
+        SELECT $1, owner, tenant, binding, handle, door, $3, $3, status, taken_by, handovers, channel,
+            account, language, time_zone, last_text, $2, state, last_active_at
+        FROM runtime.sessions WHERE id = $4
+        RETURNING owner, channel
+    )
+    INSERT INTO runtime.segments (id, owner, session, channel) SELECT $2, owner, $1, channel FROM made
+"""
 
 
 class Raced(Exception):
@@ -164,6 +184,20 @@ class People:
                 await _join(connection, joined.id, row["person"])
             return await _channels(connection, row["person"])
 
+    async def adopt(self, visitor: pb.Identity, identity: pb.Identity, handle: str) -> bool:
+        """Take over what an unproved visitor said at a handle; whether there was anything. Raises Refused for
+        somebody who is not proved, and for words that are somebody's already."""
+        _check_verified(identity)
+        check_identity(visitor)
+        if visitor.verified or visitor.kind == HANDLE:
+            raise Refused(Reason.PERMISSION_DENIED, "Only what nobody has proved to be theirs is taken over.")
+        keeper = await self.meet(identity)
+        async with seeing(self._pool, identity=visitor) as connection:
+            stranger = await known(connection, visitor)
+            if stranger is None or stranger.handles or stranger.id == keeper.id:
+                return False
+            return bool(await _adopt(connection, stranger.id, keeper.id, handle, self._clock))
+
     async def unlink(self, identity: pb.Identity) -> None:
         """Part an identity from its person. Raises NotFound, Refused for a handle."""
         _check_verified(identity)
@@ -193,30 +227,47 @@ def written(code: str) -> str:
 async def _join(connection: asyncpg.Connection, gone: UUID, kept: UUID) -> None:
     """Everything of `gone` becomes `kept`'s; two sessions at the same place become one."""
     await also_see(connection, people=[gone, kept])
-    sessions = await connection.fetch(
-        "SELECT gone.id, gone.owner, kept.id AS into FROM runtime.sessions gone"
-        " LEFT JOIN runtime.sessions kept ON kept.person = $2 AND kept.status <> 'closed'"
-        " AND (kept.owner, kept.tenant, kept.binding) = (gone.owner, gone.tenant, gone.binding)"
-        " WHERE gone.person = $1 AND gone.status <> 'closed' FOR UPDATE OF gone",
-        gone,
-        kept,
-    )
+    sessions = await connection.fetch(_PAIRS, gone, kept, None)
     await also_see(connection, owner=",".join(sorted({row["owner"] for row in sessions})))
     for row in sessions:
         if row["into"] is None:
             await connection.execute("UPDATE runtime.sessions SET person = $1 WHERE id = $2", kept, row["id"])
         else:
-            await connection.execute(
-                "UPDATE runtime.messages SET session = $1 WHERE session = $2", row["into"], row["id"]
-            )
-            await connection.execute(
-                "UPDATE runtime.sessions SET status = 'closed', merged_into = $2 WHERE id = $1",
-                row["id"],
-                row["into"],
-            )
+            await _merge(connection, row["id"], row["into"])
     await connection.execute("UPDATE runtime.turns SET person = $1 WHERE person = $2", kept, gone)
     await connection.execute("UPDATE runtime.outbound SET person = $1 WHERE person = $2", kept, gone)
     await connection.execute("UPDATE runtime.identities SET person = $1 WHERE person = $2", kept, gone)
+
+
+async def _adopt(
+    connection: asyncpg.Connection, gone: UUID, kept: UUID, handle: str, clock: Clock
+) -> Sequence[asyncpg.Record]:
+    """What `gone` said at one handle goes into a session of `kept`'s own, with a memory of its own: whoever
+    uses the browser later is nobody again, and must not find there what was said under the handle."""
+    await also_see(connection, people=[gone, kept])
+    sessions: Sequence[asyncpg.Record] = await connection.fetch(_PAIRS, gone, kept, handle)
+    await also_see(connection, owner=",".join(sorted({row["owner"] for row in sessions})))
+    for row in sessions:
+        into = row["into"]
+        if into is None:
+            into = fresh(clock)
+            await connection.execute(_LIKE, into, fresh(clock), kept, row["id"])
+        await _merge(connection, row["id"], into)
+        for table in ("turns", "outbound"):
+            await connection.execute(
+                f"UPDATE runtime.{table} SET person = $1 WHERE session = $2",  # noqa: S608 - two names of ours
+                kept,
+                row["id"],
+            )
+    return sessions
+
+
+async def _merge(connection: asyncpg.Connection, gone: UUID, into: UUID) -> None:
+    """One session's messages into another; what is still being answered there follows."""
+    await connection.execute("UPDATE runtime.messages SET session = $1 WHERE session = $2", into, gone)
+    await connection.execute(
+        "UPDATE runtime.sessions SET status = 'closed', merged_into = $2 WHERE id = $1", gone, into
+    )
 
 
 async def _channels(connection: asyncpg.Connection, person: UUID) -> list[str]:

@@ -224,6 +224,11 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         """See the contract."""
         return pb.LinkIdentityResponse(channels=await self.people.link(request.identity, request.code))
 
+    async def AdoptSession(self, request: pb.AdoptSessionRequest, context: Any) -> pb.AdoptSessionResponse:
+        """See the contract."""
+        adopted = await self.people.adopt(request.visitor, request.known, request.handle)
+        return pb.AdoptSessionResponse(adopted=adopted)
+
     async def UnlinkIdentity(
         self, request: pb.UnlinkIdentityRequest, context: Any
     ) -> pb.UnlinkIdentityResponse:
