@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,11 @@ from tests.unit.edge.accounts import NOW_S, signed
 from tests.unit.edge.webhooks import TABLES, gs, sl, tg, wa, wa_message
 
 WORDS = "Set up 30 min with bob"
+WRITTEN_S = int(time.time())
+"""When people write: one who did more than a day ago may be answered by a template only."""
 ONE: dict[str, Any] = {
-    "whatsapp-cloud": wa(wa_message("text", {"body": WORDS})),
-    "gupshup": gs("text", {"text": WORDS}),
+    "whatsapp-cloud": wa(wa_message("text", {"body": WORDS}, timestamp=str(WRITTEN_S))),
+    "gupshup": gs("text", {"text": WORDS}) | {"timestamp": WRITTEN_S * 1000},
     "telegram": tg(text=WORDS),
     "slack": sl(text=WORDS),
 }
@@ -26,9 +29,8 @@ ONE: dict[str, Any] = {
 
 def text(number: int, body: str, sender: str = "919876543210") -> dict[str, Any]:
     contact = {"profile": {"name": "A"}, "wa_id": sender}
-    return wa(
-        wa_message("text", {"body": body}, f"wamid.{sender}.{number}", **{"from": sender}), contact=contact
-    )
+    more = {"from": sender, "timestamp": str(WRITTEN_S)}
+    return wa(wa_message("text", {"body": body}, f"wamid.{sender}.{number}", **more), contact=contact)
 
 
 @pytest.mark.parametrize("provider", sorted(TABLES))
