@@ -100,6 +100,7 @@ class Resolver:
         self._running: dict[str, asyncio.Task[_Known]] = {}
         self._tailing = asyncio.Lock()
         self._touched: set[str] | None = None  # None: nobody wants to know
+        self._expected: Callable[[str], bool] = lambda handle: False
         self._missed = True
 
     @property
@@ -156,7 +157,7 @@ class Resolver:
         name = handle if handle in self._cache else str(Handle.parse(handle))
         known = self._cached(name, max_age_ms)
         if known is None:
-            known = await self._shared_lookup(name)
+            known = await self._fresh_lookup(name)
             self._heads.check_fresh(known.head, max_age_ms)
         if known.chain is None:
             raise _not_taken(name)
@@ -248,6 +249,11 @@ class Resolver:
         """Look this handle up anew at the next question."""
         self._cache.pop(handle, None)
 
+    def expect(self, expected: Callable[[str], bool]) -> None:
+        """Never keep that a handle for which this is true is not taken: its owner is about to claim it, and
+        uses it before the log has told."""
+        self._expected = expected
+
     def note_touched(self) -> None:
         """Remember from now on which handles the log touches, for `take_touched`."""
         self._touched = set()
@@ -272,6 +278,13 @@ class Resolver:
         if newest is known.head:
             return known
         return _Known(known.chain, newest, known.domain_failing_since_ms)
+
+    async def _fresh_lookup(self, handle: str) -> _Known:
+        """A look-up, or one that is under way; but that a handle is not taken may have stopped being true
+        since another's look-up began, and whoever asks may be the one who has claimed it."""
+        shared = handle in self._running
+        known = await self._shared_lookup(handle)
+        return await self._shared_lookup(handle) if shared and known.chain is None else known
 
     async def _shared_lookup(self, handle: str) -> _Known:
         """One look-up for all who ask for `handle` at the same time; it goes on when one of them gives up."""
@@ -302,6 +315,8 @@ class Resolver:
         raise _moving()
 
     def _remember(self, handle: str, known: _Known) -> None:
+        if known.chain is None and self._expected(handle):
+            return
         if self._tailed is not None and known.head.size < self._tailed.size:
             return  # entries between the two were tailed before this arrived and could not invalidate it
         self._cache[handle] = known

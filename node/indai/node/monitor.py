@@ -102,6 +102,8 @@ class Monitor:
     async def load(self) -> None:
         """What was seen before this start."""
         self._resolver.note_touched()
+        # An agent is made before its handle is claimed.
+        self._resolver.expect(self._agents.__contains__)
         async with transaction(self._pool) as connection:
             rows = await connection.fetch("SELECT * FROM node.watched")
         for owner, subject, seq, mid, keys, home in rows:
@@ -132,10 +134,7 @@ class Monitor:
         changed: dict[str, Resolved] = {}
         for owner, found in (await self._resolver.resolve_many(owners)).items():
             if isinstance(found, NotFound):
-                # Not claimed yet: the log will tell. An agent is made before its handle is claimed, and what
-                # is written to it right after that must not be refused for what was looked up before.
-                self._resolver.forget(owner)
-                continue
+                continue  # not claimed yet: the log will tell
             if isinstance(found, IndaiError):
                 self._left[owner] = None
                 continue

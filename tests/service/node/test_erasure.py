@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
@@ -11,7 +12,7 @@ import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
 from indai.client.channels import plain_channel
-from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.errors import IndaiError, Reason, Refused
 from indai.v1 import (
     conversation_pb2,
     conversation_pb2_grpc,
@@ -86,6 +87,18 @@ async def erase(owner: Owner, thread_id: str) -> owner_pb2.EraseContentResponse:
     return await owner.stub.EraseContent(owner_pb2.EraseContentRequest(thread_id=thread_id))
 
 
+async def erase_delivered(owner: Owner, thread_id: str) -> None:
+    """As soon as the other side has the last message: until then it is refused."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await erase(owner, thread_id)
+            except Refused:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
 async def test_what_was_erased_is_in_no_table_and_the_audit_says_unopened(pair: Pair, tmp_path: Path) -> None:
     await agreed(pair, "Stays")
     thread = await agreed(pair, SECRET)
@@ -125,7 +138,7 @@ async def test_an_erased_cancellation_is_not_counted_as_a_commitment(pair: Pair,
         path = await export(pair.a, tmp_path / f"{name}.jsonl")
         counted.append(audit([path], registry, pair.world.policy.policy).verdicts["UNOPENED"])
         if name == "before":
-            await erase(pair.alice, thread.thread_id)
+            await erase_delivered(pair.alice, thread.thread_id)
     assert counted[1] == counted[0] + 1
 
 

@@ -164,6 +164,35 @@ async def test_many_are_resolved_each_with_its_own_answer(rig: Any, alice: Any) 
     assert [type(one).__name__ for one in found.values()] == ["Resolved", "NotFound", "InvalidInput"]
 
 
+async def test_a_handle_is_known_as_soon_as_it_is_claimed_to_whoever_asked_before(
+    rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver, read, claimed = rig.resolver(), asyncio.Event(), asyncio.Event()
+    real = rig.stub.GetHandle
+
+    async def slowly(request: Any) -> Any:
+        answer = await real(request)
+        read.set()
+        await claimed.wait()
+        return answer
+
+    monkeypatch.setattr(rig.stub, "GetHandle", slowly)
+    early = asyncio.create_task(resolver.resolve("ind.ai/carol"))
+    await read.wait()
+    await rig.submit(rig.claim("ind.ai/carol"))
+    late = asyncio.create_task(resolver.resolve("ind.ai/carol"))  # while the first answer is on its way
+    await asyncio.sleep(0)
+    claimed.set()
+    with pytest.raises(NotFound):
+        await early
+    assert (await late).handle == "ind.ai/carol"
+    resolver.expect({"ind.ai/dora"}.__contains__)
+    with pytest.raises(NotFound):
+        await resolver.resolve("ind.ai/dora")
+    await rig.submit(rig.claim("ind.ai/dora"))
+    assert (await resolver.resolve("ind.ai/dora")).handle == "ind.ai/dora"
+
+
 async def test_a_person_leads_to_their_node(rig: Any, alice: Any) -> None:
     origin = "ind.ai/node-one/ledger/2026"
     record = NodeRecord("127.0.0.1:7400", b"s" * 32, origin, format_vkey(origin, b"k" * 32))
