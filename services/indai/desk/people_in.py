@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from aiohttp import web
 from indai.desk.calls import Calls
+from indai.desk.names import Names
 from indai.desk.show import Show
+from indai.desk.tenant_frame import TenantFrame
 from indai.protocol.errors import Refused
 from indai.v1 import desk_pb2 as pb
 from indai.web.accounts import EVERYWHERE, OPERATOR, TENANT_ROLES
@@ -29,6 +30,7 @@ class PeopleIn:
 
     def __init__(self, site: Site, calls: Calls, passkeys: Passkeys) -> None:
         self._site, self._desk, self._passkeys = site, calls.desk, passkeys
+        self._frame = TenantFrame(site, calls)
         for role in TENANT_ROLES:
             site.homes.setdefault(role, HOME)
 
@@ -83,7 +85,7 @@ class PeopleIn:
         return visit.go(HOME, "removed")
 
     async def _page(self, visit: Visit, made: pb.CreateSignInCodeResponse | None = None) -> web.Response:
-        me, call = visit.signed_in, visit.metadata
+        me, call, zone = visit.signed_in, visit.metadata, await self._frame.hall(visit)
         governs = _governs(visit)
         accounts: Sequence[pb.DeskAccount] = ()
         acts = pb.ListActsResponse()
@@ -99,7 +101,9 @@ class PeopleIn:
         roles = ("operator", "auditor") if me.scope == EVERYWHERE else TENANT_ROLES
         return visit.page(
             "desk/let_in.html",
-            show=Show(visit.words, ZoneInfo("UTC"), self._site.clock()),
+            show=Show(visit.words, zone, self._site.clock()),
+            zone=zone.key,
+            names=Names(visit.words),
             me=me,
             governs=governs,
             roles=roles,

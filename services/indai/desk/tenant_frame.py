@@ -32,6 +32,7 @@ PLACES: Final = (
     ("/log", "Audit log", COUNTERS),
 )
 _KNOWN: Final = "tenant"
+UTC: Final = ZoneInfo("UTC")
 LET_IN: Final = "/desk/let-in"
 TENANT: Final = "{tenant:[a-z0-9][a-z0-9-]{0,62}}"
 
@@ -56,7 +57,7 @@ class TenantFrame:
 
     async def page(self, visit: Visit, template: str, place: str, **values: Any) -> web.Response:
         """A page; `place` is the one of PLACES that it belongs to."""
-        role, known = visit.signed_in.role, await self._known(visit)
+        role, known = visit.signed_in.role, await self._known(visit, self.tenant(visit))
         return visit.page(
             f"desk/{template}",
             tenant=known.tenant,
@@ -78,18 +79,34 @@ class TenantFrame:
         """A page in the organisation's language, for who has chosen none."""
 
         async def shown(visit: Visit) -> web.StreamResponse:
-            known = await self._known(visit)
-            if known.language and not self.site.chosen_language(visit.request, visit.session):
-                visit.words = words_in(known.language)
+            await self._speak(visit, self.tenant(visit))
             return await handler(visit)
 
         return shown
 
-    async def _known(self, visit: Visit) -> pb.GetDeskTenantResponse:
+    async def hall(self, visit: Visit) -> ZoneInfo:
+        """For a page that is not of one tenant: the zone of the visitor's own, whose language it then speaks;
+        UTC, and as their browser wishes, for who is of none, or of one without a configuration."""
+        scope = visit.signed_in.scope
+        if scope == EVERYWHERE:
+            return UTC
+        try:
+            return ZoneInfo((await self._speak(visit, scope)).time_zone)
+        except NotFound:
+            return UTC
+
+    async def _speak(self, visit: Visit, tenant: str) -> pb.GetDeskTenantResponse:
+        """In the organisation's language from now on, unless the visitor has chosen one."""
+        known = await self._known(visit, tenant)
+        if known.language and not self.site.chosen_language(visit.request, visit.session):
+            visit.words = words_in(known.language)
+        return known
+
+    async def _known(self, visit: Visit, tenant: str) -> pb.GetDeskTenantResponse:
         """What the organisation says of itself, asked for once in a visit."""
         found: pb.GetDeskTenantResponse | None = visit.found.get(_KNOWN)
         if found is None:
-            request = pb.GetDeskTenantRequest(tenant=self.tenant(visit))
+            request = pb.GetDeskTenantRequest(tenant=tenant)
             found = await self.calls.tenant.GetDeskTenant(request, metadata=visit.metadata)
             visit.found[_KNOWN] = found
         return found

@@ -374,6 +374,9 @@ async def test_an_organisation_s_pages_are_in_its_language_unless_somebody_chose
             assert f'<html lang="{language}"' in page.text
             assert [mark for mark in marks if mark not in page.text] == []
             assert '<html lang="en"' in (await other.get("/tenant/riverton")).text
+            people = (await desk.get("/desk/let-in")).text
+            assert f'<html lang="{language}"' in people
+            assert "Asia/Kolkata" in people  # as its times are: somebody's code is good until one of them
             await desk.post("/desk/look", language="en", theme="", back="/tenant/acme")
             page = await desk.get("/tenant/acme")
             assert '<html lang="en"' in page.text
