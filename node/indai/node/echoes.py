@@ -1,56 +1,92 @@
 """Ends what runs round between programs that keep silent about why they begin something.
 
 Hops count what says which thread it is passed on from. Of what begins without that word, the node sees only
-when: again and again right after the same other has begun a thread here, and with the same one. A person,
+when: right after the same other has begun a thread here, with the same one, and as often as that. A person,
 or a program with work of its own, does that a few times; two dozen times without a quiet hour in between is a
-circle, be it of two agents or of twenty, and the owner's own node begins no more of them. Kept in memory.
+circle, be it of two agents or of twenty, and the owner's own node begins no more of them. What is begun far
+more often than what it would follow on, or far less, has other reasons: so nobody stops an owner's own work
+by beginning things with them. Kept in memory.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from indai.protocol.errors import Reason, Refused
 from indai.protocol.forms import HOUR_MS, MINUTE_MS
 
 NEAR_MS, QUIET_MS = 5 * MINUTE_MS, HOUR_MS
 MOST = 24
-MAX_KEPT = 20_000  # of owners, and of ways through them; the least recently met begin anew
+SLACK = 4  # so many more of one than of the other: several may run round at once
+MAX_WAYS, MAX_OWNERS = 64, 20_000  # remembered; the least recently met begin anew
+
+
+@dataclass(slots=True)
+class _Way:
+    """From one peer to another through an owner: how often in a row, and how many more came than went."""
+
+    count: int = 0
+    ahead: int = 0
+    last_ms: int = 0
+
+    def shift(self, by: int) -> None:
+        """One more came (1) or went (-1)."""
+        self.ahead += by
+        if abs(self.ahead) > SLACK:
+            self.count = self.ahead = 0
+
+
+@dataclass(slots=True)
+class _Owner:
+    heard: str = ""
+    heard_ms: int = 0
+    ways: OrderedDict[tuple[str, str], _Way] = field(default_factory=OrderedDict)
 
 
 class Echoes:
     """One event loop owns it."""
 
     def __init__(self) -> None:
-        self._heard: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        self._runs: OrderedDict[tuple[str, str, str], tuple[int, int]] = OrderedDict()
+        self._owners: OrderedDict[str, _Owner] = OrderedDict()
 
     def hear(self, owner: str, peer: str, now_ms: int) -> None:
         """`peer` has begun a thread with the owner."""
-        self._heard[owner] = (peer, now_ms)
-        self._heard.move_to_end(owner)
-        if len(self._heard) > MAX_KEPT:
-            self._heard.popitem(last=False)
+        own = self._owners.setdefault(owner, _Owner())
+        self._owners.move_to_end(owner)
+        if len(self._owners) > MAX_OWNERS:
+            self._owners.popitem(last=False)
+        own.heard, own.heard_ms = peer, now_ms
+        for (source, _), way in own.ways.items():
+            if source == peer:
+                way.shift(1)
 
     def begin(self, owner: str, peers: Sequence[str], now_ms: int) -> None:
         """The owner begins a thread with these and does not say why; raises Refused(TOO_MANY_HOPS) when that
         has followed on the same peer's too often."""
-        heard, heard_ms = self._heard.get(owner, ("", 0))
-        if now_ms - heard_ms > NEAR_MS:
-            self._heard.pop(owner, None)
+        own = self._owners.get(owner)
+        if own is None:
             return
+        heard = own.heard if now_ms - own.heard_ms <= NEAR_MS else ""
+        for way in own.ways.values():
+            if now_ms - way.last_ms > QUIET_MS:
+                way.count = way.ahead = 0
         for peer in peers:
-            key = (owner, heard, peer)
-            count, last_ms = self._runs.get(key, (0, now_ms))
-            count = 1 if now_ms - last_ms > QUIET_MS else min(count + 1, MOST + 1)
-            self._runs[key] = (count, now_ms)
-            self._runs.move_to_end(key)
-            if len(self._runs) > MAX_KEPT:
-                self._runs.popitem(last=False)
-            if count > MOST:
+            known = own.ways.get((heard, peer))
+            if known is not None and known.count >= MOST:
                 what = f"{MOST} times in a row you began something with {peer} right after {heard} had."
                 raise Refused(
                     Reason.TOO_MANY_HOPS, what, hint="say which thread it is passed on from, or wait an hour"
                 )
-        del self._heard[owner]  # one thread that came is the reason of one that goes
+        own.heard = ""  # one thread that came is the reason of one that goes
+        for peer in peers:
+            for (_, to), way in own.ways.items():
+                if to == peer:
+                    way.shift(-1)
+            if heard:
+                way = own.ways.setdefault((heard, peer), _Way())
+                own.ways.move_to_end((heard, peer))
+                way.count, way.last_ms = way.count + 1, now_ms
+        while len(own.ways) > MAX_WAYS:
+            own.ways.popitem(last=False)
