@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 from indai.client.resolver import Resolver
-from indai.protocol.errors import IndaiError, NotFound
+from indai.protocol.errors import IndaiError, NotFound, Reason
+from indai.protocol.handlestate import NodeRecord
 from indai.v1 import ledger_pb2, owner_pb2, registry_pb2
 
 if TYPE_CHECKING:
@@ -37,8 +38,17 @@ class LedgerKey:
 
     async def settle(self, address: str, tls_spki_sha256: bytes) -> registry_pb2.NodeRecord:
         """At a start: complete a change that was cut off; the node's record as it should stand from now on.
-        Raises as `follow`."""
-        await self.follow()
+
+        Raises as `follow`, and IndaiError (LOG_ROLLED_BACK) when the registry names a key that the ledger
+        took after those that are here: a whole data directory of before signs no second history.
+        """
+        vkey, named = await self.follow(), await self._record()
+        if named is not None and named.ledger_key_change and named.ledger_vkey != vkey:
+            raise IndaiError(
+                Reason.LOG_ROLLED_BACK,
+                f"The registry names a later key of {self._said.origin} than this node has.",
+                hint="restore the data directory, `keys` and `heads` with it, of after the key was changed",
+            )
         self._place = (address, tls_spki_sha256)
         return self.record
 
@@ -66,8 +76,8 @@ class LedgerKey:
         Raises what resolving and the ledger raise.
         """
         async with self._one_at_a_time:
-            if self._said.next_vkey and await self._named() == self._said.next_vkey:
-                vkey = self._said.next_vkey
+            vkey = self._said.next_vkey
+            if vkey and (named := await self._record()) is not None and named.ledger_vkey == vkey:
                 await self._ledger.ChangeLedgerKey(ledger_pb2.ChangeLedgerKeyRequest(vkey=vkey))
                 self._said = await self._ledger.GetCheckpoint(ledger_pb2.GetCheckpointRequest())
                 log.warning("the ledger signs with its next key now", vkey=vkey)
@@ -80,11 +90,11 @@ class LedgerKey:
         except IndaiError as error:
             log.error("the ledger's key is not changed", reason=error.reason.name, error=error.message)
 
-    async def _named(self) -> str:
-        """The key in the node's record; empty while it has none."""
+    async def _record(self) -> NodeRecord | None:
+        """The node's record as the registry has it; None while it has none, or one of another ledger."""
         try:
             record = (await self._resolver.resolve(self.handle)).state.node_record
         except NotFound:
             self._resolver.forget(self.handle)  # it may be claimed a moment later
-            return ""
-        return record.ledger_vkey if record and record.ledger_origin == self._said.origin else ""
+            return None
+        return record if record and record.ledger_origin == self._said.origin else None

@@ -32,11 +32,11 @@ from indai.node.ledger_key import LedgerKey
 from indai.node.peer_heads import PeerHeads
 from indai.node.service import Service
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint, read_checkpoint, sign_checkpoint
-from indai.protocol.errors import InvalidInput, NotFound, ProtocolError
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolError
 from indai.protocol.handlestate import HandleState
 from indai.protocol.keys import SigningKey
 from indai.protocol.leaf import LeafKind
-from indai.protocol.note import Signer
+from indai.protocol.note import Signer, parse_vkey
 from indai.storage.pool import open_pool, transaction
 from indai.tlog.append import take_over
 from indai.tlog.headfile import HeadFile
@@ -226,6 +226,8 @@ async def test_a_change_that_is_cut_off_anywhere_is_complete_after_a_start_or_wa
     await name_next_key(pair, KEPT, prepared)
     _, key = await machine.start()  # the record names it, and the ledger did not know yet
     assert await key.follow() == key.record.ledger_vkey == prepared.next_vkey
+    head_file = HeadFile(tmp_path / "heads", parse_vkey(first)).path
+    backup = head_file.read_bytes()
     second = (await key.prepare()).key
     await name_next_key(pair, KEPT, second)
     path = tmp_path / "keys" / f"next-log-{machine.origin.replace('/', '_')}.sealed"
@@ -256,6 +258,11 @@ async def test_a_change_that_is_cut_off_anywhere_is_complete_after_a_start_or_wa
     hidden = newest_key.rename(tmp_path / "hidden")
     with pytest.raises(InvalidInput, match="does not hold a checkpoint signed by"):
         await machine.start()
+    latest = head_file.read_bytes()
+    head_file.write_bytes(backup)  # nor does a backup of the whole, which looks sound to itself
+    with pytest.raises(IndaiError, match="names a later key"):
+        await machine.start()
+    head_file.write_bytes(latest)
     hidden.rename(newest_key)
     await machine.grow(1)
     await machine.start()
