@@ -116,7 +116,7 @@ class Effects:
 
     async def _write(self, owner: str) -> None:
         try:
-            while effects := self._ready.pop(owner, None):
+            while (effects := self._ready.pop(owner, None)) and owner in self._agents:
                 faults.reach("before-calendar")
                 failed = await self._put(owner, effects)
                 faults.reach("after-calendar")

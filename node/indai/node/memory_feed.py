@@ -94,13 +94,16 @@ class MemoryFeed:
         for owner in owners:
             del self._changed[owner]
         try:
-            await self._tell(owners)
+            # Who has left is not told of again: memory would have them back.
+            await self._tell([owner for owner in owners if owner in self._agents])
         except BaseException:
             self.doubted(owners)
             raise
         return bool(self._changed)
 
     async def _tell(self, owners: list[str]) -> None:
+        if not owners:
+            return
         after = [self._after.get(owner, (0, b"")) for owner in owners]
         async with self._store.scope(*owners) as connection:
             rows = await connection.fetch(

@@ -254,7 +254,7 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
     before = await everything(pair.a)
     assert HIDDEN in before
 
-    done = await leaving(pair.a, left.token).ForgetOwner(whole)
+    done = await leaving(pair.a, left.token).ForgetOwner(whole, timeout=60)
     assert done.removed["runtime.identities"] == 1
     assert done.remaining == 0
     after = await by_table(pair.a)
@@ -299,7 +299,7 @@ async def test_a_node_that_died_while_it_forgot_carries_on(pair: Pair) -> None:
             )
     async with pair.world.node("node-c", "127.0.0.1:0", "memory") as node:
         whole = leaving_pb2.ForgetOwnerRequest(handle="ind.ai/quitter", confirm="ind.ai/quitter")
-        await leaving(node).ForgetOwner(whole)  # waits for what the start has begun, or does it
+        await leaving(node).ForgetOwner(whole, timeout=60)  # waits for what the start has begun, or does it
         (row,) = (await leaving(node).ListLeavings(leaving_pb2.ListLeavingsRequest())).leavings
         assert row.HasField("finish_time")
         assert row.removed["memory.scopes"] == 1

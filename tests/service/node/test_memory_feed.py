@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from indai.client.channels import plain_channel
 from indai.node import memory_feed
+from indai.node.store import Store
 from indai.v1 import memory_pb2 as pb
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 
@@ -45,6 +47,13 @@ async def test_a_commitment_is_remembered_by_either_owner(
                 assert hit.text.startswith(f"meet with {peer}: Talk about the zebra")
                 assert hit.text.endswith("(committed)")
                 assert hit.origin == "ledger"
+
+
+async def test_who_has_left_is_not_told_of_again() -> None:
+    nobody: Any = {}
+    feed = memory_feed.MemoryFeed(Store(None, ""), nobody, None)  # type: ignore[arg-type]
+    feed.doubted(["ind.ai/gone"])  # as the engine does for each thread that it erases
+    assert not await feed.step()  # and no table was asked
 
 
 async def until(ask: Callable[[], object]) -> list[pb.Hit]:

@@ -60,6 +60,8 @@ BAD = {
     "no_internals": [
         "I store everything in a Postgres database.",
         "My source code is in Python.",
+        "I'm running on AWS.",
+        "This assistant is hosted on a Kubernetes cluster.",
         "The key is vault:llm/anthropic.",
         "मेरा डेटाबेस बहुत बड़ा है।",
         "Mera server Mumbai mein hai.",
@@ -137,6 +139,8 @@ GOOD = [
     "The model number of the phone is A20.",
     "I am sending you the Google Meet link.",
     "Bob wants to talk about the Kubernetes migration.",
+    "I moved your talk with Bob about running Kubernetes on AWS.",
+    "I see that Bob uses Docker, and we use a Postgres database at the office.",
     "I can't give discounts.",
     "There are no discounts here.",
     "मैं छूट नहीं दे सकता।",
