@@ -21,8 +21,9 @@ from indai.desk.settings import TONES
 from indai.desk.tenant_board import COLUMNS
 from indai.desk.tenant_frame import PLACES as TENANTS_PLACES
 from indai.desk.tenant_numbers import GROUPS
+from indai.node import desk_service
 from indai.node.tenancy import servicer
-from indai.runtime.turn import perceive, supervisor
+from indai.runtime.turn import perceive, pipeline, supervisor
 from indai.runtime.turn.trace import STAGES
 from indai.web.accounts import TENANT_ROLES
 from indai.web.catalog import BUTTONS_ALONE, DRAFTS, ENGLISH, NAMES, known, wanted, words_in
@@ -179,10 +180,13 @@ def test_templates_have_no_words_of_their_own() -> None:
 def test_whatever_a_turn_is_sorted_by_has_words() -> None:
     routes = re.findall(r'Route\("(\w+)"', inspect.getsource(supervisor))
     acts = re.findall(r'note\(post, "(\w+)"', inspect.getsource(servicer))
+    acts += re.findall(r'note\(who, [\w.]+, "(\w+)"', inspect.getsource(desk_service))
+    parts = re.findall(r'(?:part|stage)\("(\w+)"\)', inspect.getsource(pipeline))
     moods = set(re.findall(r'"(\w+)"', inspect.getsource(perceive._mood)))
     assert {*routes, supervisor.KNOWLEDGE, "greet", "thank"} <= set(names.TOPICS)
-    assert set(STAGES) <= set(names.STAGES)
-    assert len(acts) > 5
+    assert "gates" in parts
+    assert {*STAGES, *parts, "total"} <= set(names.STAGES)
+    assert len(acts) > 9
     assert set(acts) <= set(names.ACTS)
     assert {"curt", "plain", "joking", "stressed"} <= moods & set(names.MOODS)
 

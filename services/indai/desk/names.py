@@ -43,6 +43,7 @@ ENDINGS: Final = {
 STAGES: Final = {
     "tier_resolve": "finding the configuration",
     "perceive": "understanding",
+    "gates": "looking at limits",
     "classify": "choosing who answers",
     "recall": "remembering",
     "plan": "planning",
@@ -55,7 +56,7 @@ STAGES: Final = {
     "update": "noting it down",
     "total": "all together",
 }
-CHANNELS: Final = {"web": "web page", "voice": "voice", "terminal": "terminal"}
+CHANNELS: Final = {"web": "web page", "voice": "voice", "cli": "terminal"}
 """Messengers are called as they call themselves."""
 SEVERITIES: Final = {"block": "stopped", "rewrite": "changed", "log": "noted"}
 ACTS: Final = {
@@ -66,6 +67,10 @@ ACTS: Final = {
     "ReplayTenantWork": "Let a job run again",
     "ReplayTenantLetters": "Let messages be sent again",
     "MoveRequest": "Moved a request",
+    "CreateSignInCode": "Made a sign-in code",
+    "GrantAccount": "Let a person in",
+    "RevokeAccount": "Let a person in no more",
+    "RevokeDeskSession": "Signed a person out",
     "sign-in": "Signed in",
     "sign-out": "Signed out",
     "download": "Took data away",
