@@ -156,11 +156,23 @@ def _show_end(heard: Heard) -> None:
         ],
         "approvals": [{"code": each.code, "terms": each.terms} for each in heard.approvals],
         "choices": [{"id": each.id, "title": each.title} for each in finished.reply.choices],
+        "files": [
+            {"name": each.file_name, "media_type": each.media_type, "size": each.size, "path": _kept(each)}
+            for each in finished.reply.media
+        ],
     }
     emit(value, lambda page: _show_rest(page, finished))
 
 
+def _kept(file: pb.Media) -> str:
+    """Where a file of an answer is, in the node's data directory."""
+    digest = file.reference.rpartition(":")[2]
+    return f"media/{digest[:2]}/{digest}"
+
+
 def _show_rest(page: Page, finished: pb.TurnFinished) -> None:
+    for file in finished.reply.media:
+        page.item("+", f"{file.file_name}, in the node's data: {_kept(file)}", indent=2)
     for choice in finished.reply.choices:
         page.item("-", choice.title, indent=2)
     if finished.stopped:

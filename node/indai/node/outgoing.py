@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from indai.edge.files import Files
-from indai.edge.media import MediaStore
+from indai.edge.media import FILES_S, MediaStore
 from indai.node.keystore import KeyStore
 from indai.tools.files import Keep
 
 MEDIA: Final = "media"
+SWEEP_S: Final = 3600.0
 HASHES: Final = "edge-people"
 """The name under which the node key gives the secret of the channels."""
 
 
 def keeper(data: Path) -> Keep:
-    """Keeps what tools make."""
-    store = MediaStore(data / MEDIA)
+    """Keeps what tools make, and erases what is old."""
+    store, swept = MediaStore(data / MEDIA), 0.0
 
     async def keep(file_name: str, media_type: str, content: bytes) -> Mapping[str, Any]:
+        nonlocal swept
         reference = await asyncio.to_thread(store.put, content)
+        if (now := time.time()) - swept > SWEEP_S:  # there may be no channels here that do it
+            swept = now
+            await asyncio.to_thread(store.sweep, now - FILES_S)
         return {
             "reference": reference,
             "file_name": file_name,

@@ -22,7 +22,7 @@ from indai.edge.http import TIMEOUT_S, Http
 from indai.edge.inbox import Inbox
 from indai.edge.leading import lead
 from indai.edge.life import AFTER_S, Life
-from indai.edge.media import Fetcher, MediaStore, Transcribe
+from indai.edge.media import FILES_S, Fetcher, MediaStore, Transcribe
 from indai.edge.outbox import Outbox
 from indai.edge.receiving import Webhooks, Writer
 from indai.edge.reserved import Reserved
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
 
 SWEEP_S: Final = 3600.0
-FILES_S: Final = 30 * 86_400.0
-"""How long files are kept that came in or went out."""
 
 log = structlog.get_logger(__name__)
 

@@ -23,6 +23,8 @@ from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused, Unava
 from indai.v1 import conversation_pb2 as pb
 
 MOST_BYTES: Final = 20 * 1024 * 1024
+FILES_S: Final = 30 * 86_400.0
+"""How long files are kept that came in or went out."""
 _PIECE: Final = 64 * 1024
 _SCHEME: Final = "media:"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from indai.cli.chat import Heard, _show_end
 from indai.client.channels import plain_channel
 from indai.protocol.errors import NotFound, Refused
 from indai.v1 import conversation_pb2 as pb
@@ -50,7 +51,9 @@ async def say(talk: ConversationServiceAsyncStub, text: str) -> list[pb.TurnEven
     return [each.event async for each in stream if each.HasField("event")]
 
 
-async def test_a_sentence_ends_in_a_commitment_on_both_nodes(two: Two) -> None:
+async def test_a_sentence_ends_in_a_commitment_on_both_nodes(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
     talk = stub(two.a, two.alice)
     events = await say(talk, "Set up 30 min with bob this week")
     finished = events[-1].finished
@@ -59,6 +62,13 @@ async def test_a_sentence_ends_in_a_commitment_on_both_nodes(two: Two) -> None:
     thread = tools[-1].thread_id
     assert "ind.ai/bob" in finished.reply.text
     assert not finished.degraded
+    (file,) = finished.reply.media
+    _show_end(Heard(finished=finished))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("+ meeting.ics, in the node's data: media/")
+    kept = two.a.data / "".join(shown.rpartition(" media/")[1:]).strip()
+    assert kept.read_bytes().startswith(b"BEGIN:VCALENDAR")
+    assert kept.stat().st_size == file.size
     for owner in (two.alice, two.bob):
         found = (await owner.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=thread))).thread
         assert found.state == owner_pb2.THREAD_STATE_COMMITTED
