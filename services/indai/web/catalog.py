@@ -45,9 +45,7 @@ DRAFTS: Final = {
 }
 """The others of the eighth schedule of the Constitution of India."""
 
-BUTTONS_ALONE: Final = frozenset(
-    {"brx", "ks", "mni", "sat", "as", "doi", "kok", "mai", "ne", "or", "sa", "sd"}
-)
+BUTTONS_ALONE: Final = frozenset({"brx", "ks", "mni", "sat", "doi", "kok", "sa"})
 """Drafts with rooms, buttons and states alone: nobody of the project could write sentences in them that
 somebody might sign by."""
 
