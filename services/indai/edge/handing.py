@@ -171,7 +171,7 @@ class Hander:
                     case "accepted":
                         door_is = event.accepted.door
                     case "approval" if door_is == "private":
-                        shown.append(_approval_words(event.approval, _language(message)))
+                        shown.append(approval_words(event.approval, _language(message)))
                         choices = _approval_choices(event.approval.code)
                     case "finished":
                         return _whole_reply(event.finished, shown, choices, _language(message))
@@ -237,7 +237,8 @@ def _whole_reply(
     return reply
 
 
-def _approval_words(approval: pb.TurnApproval, language: str) -> str:
+def approval_words(approval: pb.TurnApproval, language: str) -> str:
+    """What the owner is asked in a chat; where the language is a draft the English follows, terms and all."""
     until = approval.expire_time.ToDatetime(UTC).strftime("%Y-%m-%d %H:%M UTC")
     shown = {"terms": approval.terms, "code": approval.code, "until": until}
     told = shown | {"terms": in_language(approval.terms, language)}

@@ -203,6 +203,13 @@ async def test_a_paused_agent_settles_nothing_alone_until_it_is_let_work_again(d
         held = await desks.alice.meet("ind.ai/bob", title="While away", **times)
         assert held.state == owner_pb2.THREAD_STATE_ON_HOLD
         assert "Paused: everything waits for my word" in (await bob.get("/desk")).text
+        for language, meeting in (("hi", "मिनट की मुलाक़ात"), ("ta", "நிமிட சந்திப்பு")):
+            await bob.post("/desk/settings/language", language=language)
+            card = (await bob.get("/desk")).text
+            assert f"ind.ai/alice{' से 30' if language == 'hi' else ' உடன் 30'} {meeting}" in card
+            assert '"While away"' in unescape(card)
+            assert "Asks you" not in card
+        await bob.post("/desk/settings/language", language="en")
         await bob.post("/desk/pause/on", way="refuse")
         refused = await desks.alice.meet("ind.ai/bob", title="While refusing", **times)
         assert refused.state == owner_pb2.THREAD_STATE_REJECTED

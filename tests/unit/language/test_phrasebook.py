@@ -7,6 +7,7 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 import pytest
+from indai.edge.handing import approval_words
 from indai.language import catalogue
 from indai.language.catalogue import CATALOGUES
 from indai.language.phrasebook import bound, forms, in_language, phrase
@@ -16,6 +17,7 @@ from indai.llm.values import ToolResult
 from indai.node.kinds.words import shown
 from indai.protocol.kinds.base import Terms
 from indai.protocol.quoting import quoted
+from indai.v1 import conversation_pb2
 
 from tests.unit.kinds import PAIRS
 
@@ -56,6 +58,15 @@ def test_what_binds_is_followed_by_the_english_where_the_language_is_a_draft() -
         is_draft = catalogue.catalogue(language).draft
         assert bound(english, language).endswith(f"\n{english}") == is_draft
     assert bound(english, "brx") == english
+
+
+def test_an_approval_in_a_chat_is_asked_in_the_language_with_its_terms() -> None:
+    approval = conversation_pb2.TurnApproval(code="abcd", terms="Pay ind.ai/bob ₹500.00")
+    assert "ind.ai/bob को ₹500.00 देना" in approval_words(approval, "hi")
+    assert "Pay" not in approval_words(approval, "hi")
+    own, english = approval_words(approval, "mai").split("\n")
+    assert "ind.ai/bob केँ ₹500.00 देब" in own
+    assert "Pay ind.ai/bob ₹500.00" in english
 
 
 def test_letters_of_all_scripts_are_letters_and_nothing_else_is() -> None:
