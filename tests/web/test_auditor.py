@@ -15,11 +15,14 @@ import pytest_asyncio
 from indai.client.audit import Severity
 from indai.client.audit.findings import Findings
 from indai.client.audit.registry import replay_registry
+from indai.client.handlekeys import claim
 from indai.client.receiptfile import ReceiptFile
+from indai.protocol.envelope import parse_envelope
+from indai.protocol.handlestate import AgentKey
 from indai.protocol.keys import SigningKey
 from indai.protocol.note import Signer, add_signatures, parse_vkey
 from indai.protocol.tlogpolicy import Group, TlogPolicy
-from indai.v1 import owner_pb2
+from indai.v1 import negotiation_pb2, owner_pb2, registry_pb2
 from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.service.node.world import now_ms
@@ -265,6 +268,29 @@ async def test_a_mirror_is_replayed_operation_by_operation_and_each_lie_in_it_is
             assert ("registry-map" if words == mirrors.ROOTS else "registry-chain") in audited(
                 paths[0], mirror.trust
             )
+
+
+async def test_a_key_is_judged_by_its_owners_history_whoever_lists_it_too(
+    chromium: Browser, desks: Desks, files: Files
+) -> None:
+    """Anybody may put another's public key into a record: it says nothing about what the other signed."""
+    party = negotiation_pb2.Commitment.FromString(
+        parse_envelope(b64decode(json.loads(files.receipt.read_text())["envelope"])).payload
+    ).parties[0]
+    chain = (await desks.world.resolver().resolve(party.handle)).chain
+    theirs = chain.agent_key(party.key_id)
+    assert theirs is not None
+    now, rotation = now_ms(), SigningKey.generate()
+    later = AgentKey(theirs.public_key, now + HOUR_MS)
+    operation = claim("ind.ai/mallory", desks.world.policy.origin, [rotation], now_ms=now, agent_keys=[later])
+    submit = registry_pb2.SubmitOperationRequest(operation=operation.raw)
+    await desks.world.stub().SubmitOperation(submit)
+    mirror = await desks.world.mirror(files.folder / "mallory.jsonl")
+    assert theirs.public_key in b64decode(mirror.read_text().splitlines()[-2].split('"')[-2])
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        await _judged(window, files.receipt, mirror, files.policy)
+        assert await _verdicts(window) == ["good", "good"]
 
 
 async def test_the_public_logs_are_shown_with_their_heads(chromium: Browser, desks: Desks) -> None:

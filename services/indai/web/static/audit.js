@@ -164,9 +164,9 @@ async function contentSteps(v, tables, leaf, opening, raw, known) {
   const name = { commitment: "Commitment", event: "Event" }[/^application\/vnd\.ind\.([a-z-]+)\./.exec(found.type)?.[1]];
   if (!name) return steps;
   const said = v.shown(tables, name, found.payload);
-  const signers = name === "Commitment" ? (said.parties ?? []).map((party) => party.handle) : [said.header?.sender];
+  const signers = name === "Commitment" ? (said.parties ?? []).map((party) => ({ handle: party.handle, subject: party.subject_id })) : [{ handle: said.header?.sender, subject: said.header?.sender_subject }];
   steps.push(...await v.signatureSteps(found, known.people, signers, Date.parse(read.time)));
-  steps.push({ ...step(true, name === "Commitment" ? w("What was agreed between {parties}", { parties: signers.join(", ") }) : w("What {signer} said of it later", { signer: signers[0] }), w(""), plain(said)), rows: readable(plain(said)) });
+  steps.push({ ...step(true, name === "Commitment" ? w("What was agreed between {parties}", { parties: signers.map((each) => each.handle).join(", ") }) : w("What {signer} said of it later", { signer: signers[0].handle }), w(""), plain(said)), rows: readable(plain(said)) });
   return steps;
 }
 // What a contract says, for people: its fields in words, in the order of the contract. Whatever has no word here stands in the

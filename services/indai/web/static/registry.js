@@ -228,15 +228,14 @@ export class Registry {
   }
   async announcement(body, index) { this.announced.push({ index, ...await succession(body) }); }
   get mapRoot() { return hex(this.root?.hash ?? EMPTY[0]); }
-  // Key id -> whose it was, and when; verifier keys of ledgers.
+  // Key id -> the key, and its life with everybody who ever listed it: anybody may list a key that is another's.
   learn(known) {
     for (const chain of [...this.past, ...this.chains.values()]) {
       for (const link of chain.links) for (const key of link.state?.agents ?? []) {
-        const old = known.people.get(key.id) ?? { key: key.key, handles: new Set(), published: link.time };
-        old.handles.add(chain.handle);
-        const now = chain.state.agents.find((each) => each.id === key.id) ?? key;
-        const ends = [now.revoked, chain.ended].filter(Boolean);
-        known.people.set(key.id, Object.assign(old, { from: now.from, until: now.until, revoked: ends.length ? Math.min(...ends) : 0, barred: chain.barred.has(key.id) }));
+        const held = known.people.get(key.id) ?? { key: key.key, whose: new Map() }, owner = `${chain.handle} ${chain.subject}`;
+        const now = chain.state.agents.find((each) => each.id === key.id) ?? key, ends = [now.revoked, chain.ended].filter(Boolean);
+        held.whose.set(owner, { published: held.whose.get(owner)?.published ?? link.time, from: now.from, until: now.until, revoked: ends.length ? Math.min(...ends) : 0, barred: chain.barred.has(key.id) });
+        known.people.set(key.id, held);
       }
     }
   }

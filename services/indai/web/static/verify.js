@@ -294,22 +294,22 @@ export async function proofSteps(raw, leaf, keys, policy) {
     { leaf: hex(leaf), index, root: hex(root), path: path.map(hex) }), ...(await headSteps(note, keys, policy))];
 }
 
-// Who signed, one after the other: `signers` are their handles, and each must have signed. `people`: key id -> {key,
-// handles, from, until, revoked, published (ms, 0 for open), barred}, from a registry's mirror; `time`: of the leaf, ms.
+// Who signed, one after the other: `signers` are {handle, subject}, and each must have signed. `people`: key id -> {key, whose},
+// by "handle subject" the life of the key there: {from, until, revoked, published (ms, 0 for open), barred}, from a registry's
+// mirror; `time`: of the leaf, ms.
 export async function signatureSteps(found, people, signers, time) {
   const steps = [];
-  for (const [at, signer] of signers.entries()) {
-    const line = found.signatures[at], known = line && people.get(line.keyid);
+  for (const [at, { handle: signer, subject }] of signers.entries()) {
+    const line = found.signatures[at], known = line && people.get(line.keyid), life = known?.whose.get(`${signer} ${subject}`);
     let ok = false, detail = w("This signature is missing.");
     if (line && !known) { ok = null; detail = w("The key is not known here: add the registry's mirror."); }
-    if (known) {
-      const late = known.revoked && time >= known.revoked, outside = time < known.from || (known.until && time >= known.until);
-      const early = time < known.published - 120_000;  // two honest clocks differ by less
-      if (!known.handles.has(signer)) detail = w("The registry shows this key for {others}, not for {signer}.", { others: [...known.handles].join(", "), signer });
-      else if (!(await ed25519(known.key, found.pae, line.sig))) detail = w("The signature does not verify.");
-      else if (known.barred) detail = w("A recovery has nullified this key.");
-      else if (early) detail = w("The key was not published yet.");
-      else if (late) detail = w("The key was revoked at {time}, before this.", { time: new Date(known.revoked).toISOString() });
+    else if (known && !life) detail = w("The registry shows this key for {others}, not for {signer}.", { others: [...known.whose.keys()].join(", "), signer: `${signer} ${subject}` });
+    else if (life) {
+      const late = life.revoked && time >= life.revoked, outside = time < life.from || (life.until && time >= life.until);
+      if (!(await ed25519(known.key, found.pae, line.sig))) detail = w("The signature does not verify.");
+      else if (life.barred) detail = w("A recovery has nullified this key.");
+      else if (time < life.published - 120_000) detail = w("The key was not published yet.");  // two honest clocks differ by less
+      else if (late) detail = w("The key was revoked at {time}, before this.", { time: new Date(life.revoked).toISOString() });
       else if (outside) detail = w("The key was not valid at this time.");
       else { ok = true; detail = w("The signature verifies, and the registry shows this key for them at that time."); }
     }
