@@ -116,6 +116,7 @@ DAILY = {
     "indai.web": ("asking", "base", "sorry"),
 }
 """What owners and their visitors see every day: drafts have every sentence of it."""
+SET_ONCE = re.compile(r'<section class="card" id="(?:meetings|quiet)">.*?</section>', re.DOTALL)
 NAMES_OF_THINGS = re.compile(r"WhatsApp|unlink")
 
 
@@ -124,8 +125,8 @@ def _daily() -> set[str]:
     for package, templates in DAILY.items():
         for name in templates:
             text = _folder(package).joinpath("templates", f"{name}.html").read_text("utf-8")
-            # Of the settings: the language, the tone, and the zone; what follows is set once.
-            text, _, _ = text.partition('id="meetings"')
+            # Of the settings: the language, the tone, and the zone; the rest is set once.
+            text = SET_ONCE.sub("", text)
             found |= {ast.literal_eval(said) for said in CALL.findall(text)}
     return found | {tag.text for table in (show.STATES, show.OUTCOMES) for tag in table.values()}
 
