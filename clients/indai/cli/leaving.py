@@ -36,7 +36,7 @@ TIMEOUT_S = 300.0
 def forget(home: Home, handle_text: str, confirm: str, dry_run: bool, at_once: bool, operator: bool) -> None:
     """Forget an owner with everything that is theirs.
 
-    Conversations, memory, goals, contents of negotiations, rules, secrets,
+    Conversations, memory, goals, contents of negotiations, rules, tokens,
     keys, accounts and the agent itself go from this node. Leaves of the
     ledger stay, blinded, and so do the public record of the handle (see
     retire), who did what at a desk, and what models cost.

@@ -2,7 +2,8 @@
 
     record       node.leavings: from here on the node carries on with it, whatever dies
     turn away    no token lets anybody in, nothing is taken or signed for the owner
-    outside      tokens at public services, secrets that only they used, their calendar's file
+    outside      tokens at public services, their calendar's file. Secrets that the operator stored stay: an
+                 owner only names them, and could name anybody's
     tables       one transaction: contents of the ledger by their keys, then every row that names the owner
     memory       last: what still came from tables is found again
     look again   nothing is left, or once more
@@ -26,8 +27,7 @@ import structlog
 from indai.dpi.desk import Desk
 from indai.node.agents import Agents
 from indai.node.engine import Engine
-from indai.node.secrets import Secrets
-from indai.protocol.errors import IndaiError, NotFound, Reason, Refused, Unavailable
+from indai.protocol.errors import IndaiError, Reason, Refused, Unavailable
 from indai.storage.pool import transaction
 from indai.v1 import memory_pb2
 
@@ -56,7 +56,6 @@ _GOING = "SELECT removed FROM node.leavings WHERE owner = $1 AND finished_ms IS 
 _DONE = "SELECT removed FROM node.leavings WHERE owner = $1 ORDER BY asked_ms DESC LIMIT 1"
 _THREADS = "SELECT thread FROM node.threads WHERE owner = $1 AND erased_ms IS NULL"
 _CALENDAR = "SELECT calendar_path FROM node.agents WHERE owner = $1"
-_REFERENCES = "SELECT webhook_secret_ref, provider_key_ref FROM node.pay_accounts WHERE owner = $1"
 
 log = structlog.get_logger(__name__)
 
@@ -79,13 +78,12 @@ class Leaving:
         agents: Agents,
         engine: Engine,
         services: Desk,
-        secrets: Secrets,
         memory: MemoryServiceAsyncStub | None,
         calendars: Path,
         clock: Callable[[], int],
     ) -> None:
         self._pool, self._agents, self._engine = pool, agents, engine
-        self._services, self._secrets, self._memory = services, secrets, memory
+        self._services, self._memory = services, memory
         self._calendars, self._clock = calendars, clock
         self._one = asyncio.Lock()
 
@@ -177,11 +175,6 @@ class Leaving:
         await self._services.forget(owner, None)
         async with transaction(self._pool, [owner]) as connection:
             path = await connection.fetchval(_CALENDAR, owner)
-            rows = await connection.fetch(_REFERENCES, owner)
-        for reference in {each for row in rows for each in row if each}:
-            if not reference.startswith("vault:env/"):
-                with contextlib.suppress(NotFound):
-                    self._secrets.remove(reference.rpartition("/")[2].removeprefix("vault:"))
         if path and Path(path).parent == self._calendars:  # a file of the owner's own is theirs
             await asyncio.to_thread(Path(path).unlink, missing_ok=True)
 

@@ -334,7 +334,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             goal_role(plan.pool, clock, agents, bindings, tools.toolbox, tools.desks, talks.outbound)
         )
         calendars = plan.data / "calendars"
-        leaving = Leaving(plan.pool, agents, engine, public.desk, secret, near.memory, calendars, clock)
+        leaving = Leaving(plan.pool, agents, engine, public.desk, near.memory, calendars, clock)
         gone = await stack.enter_async_context(leaving_role(leaving, auth.either(operators, admitted)))
         tools.start(talks.outbound)
         await stack.enter_async_context(telling.to(tools.tell_owner))

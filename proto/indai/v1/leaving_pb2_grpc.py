@@ -52,7 +52,7 @@ class LeavingServiceServicer:
     """
 
     def ForgetOwner(self, request, context):
-        """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, secrets, keys, accounts, the agent
+        """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, tokens, keys, accounts, the agent
         itself. Leaves of the ledger stay, blinded. A call that is broken off is carried on with by the node; the operator
         may make it again. THREAD_OPEN while something still goes on, unless at_once is set.
         """

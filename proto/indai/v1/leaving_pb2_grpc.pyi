@@ -34,7 +34,7 @@ class LeavingServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LeavingServiceAsyncStub: ...
     ForgetOwner: _grpc.UnaryUnaryMultiCallable[_leaving_pb2.ForgetOwnerRequest, _leaving_pb2.ForgetOwnerResponse]
-    """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, secrets, keys, accounts, the agent
+    """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, tokens, keys, accounts, the agent
     itself. Leaves of the ledger stay, blinded. A call that is broken off is carried on with by the node; the operator
     may make it again. THREAD_OPEN while something still goes on, unless at_once is set.
     """
@@ -47,7 +47,7 @@ class LeavingServiceAsyncStub(LeavingServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ForgetOwner: _aio.UnaryUnaryMultiCallable[_leaving_pb2.ForgetOwnerRequest, _leaving_pb2.ForgetOwnerResponse]  # type: ignore[assignment]
-    """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, secrets, keys, accounts, the agent
+    """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, tokens, keys, accounts, the agent
     itself. Leaves of the ledger stay, blinded. A call that is broken off is carried on with by the node; the operator
     may make it again. THREAD_OPEN while something still goes on, unless at_once is set.
     """
@@ -63,7 +63,7 @@ class LeavingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _leaving_pb2.ForgetOwnerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_leaving_pb2.ForgetOwnerResponse, _abc.Awaitable[_leaving_pb2.ForgetOwnerResponse]]:
-        """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, secrets, keys, accounts, the agent
+        """Forgets an owner: conversations, memory, goals, contents of negotiations, rules, tokens, keys, accounts, the agent
         itself. Leaves of the ledger stay, blinded. A call that is broken off is carried on with by the node; the operator
         may make it again. THREAD_OPEN while something still goes on, unless at_once is set.
         """
