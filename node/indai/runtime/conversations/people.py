@@ -192,6 +192,12 @@ class People:
         if visitor.verified or visitor.kind == HANDLE:
             raise Refused(Reason.PERMISSION_DENIED, "Only what nobody has proved to be theirs is taken over.")
         keeper = await self.meet(identity)
+        try:
+            return await self._adopted(visitor, keeper, handle)
+        except asyncpg.UniqueViolationError:  # they wrote under their handle at this very moment
+            return await self._adopted(visitor, keeper, handle)
+
+    async def _adopted(self, visitor: pb.Identity, keeper: Person, handle: str) -> bool:
         async with seeing(self._pool, identity=visitor) as connection:
             stranger = await known(connection, visitor)
             if stranger is None or stranger.handles or stranger.id == keeper.id:
