@@ -253,6 +253,8 @@ async def test_a_database_that_is_away_loses_no_job(
 async def test_a_queue_s_probe_is_told_only_once_somebody_listens(bench: Bench) -> None:
     """The manager probes from one task while another begins to listen: whichever is first, it is heard."""
     connections, heard = Listening(bench.pool), asyncio.Queue[object]()
+    async with bench.pool.acquire(), bench.pool.acquire():
+        pass  # two are open from now on, so that a probe which does not wait is told at once
     async with connections:
         probe = asyncio.create_task(connections.notify("ch_test", "are you there"))
         for _ in range(5):  # enough trips to the database for a probe that does not wait to be told and lost
