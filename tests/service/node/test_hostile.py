@@ -161,8 +161,8 @@ async def test_a_revoked_key_is_refused_at_once_after_the_log_is_read(pair: Pair
     message = await proposal(
         pair, key, sender="ind.ai/mallory", sender_subject=record.subject_id, key_id=key.key_id
     )
-    await deliver(pair, message.raw, identity=pair.a.identity())
-    assert (await reasons(pair))[0] == "KEY_REVOKED"
+    said = await deliver(pair, message.raw, identity=pair.a.identity())
+    assert (await reasons(pair))[0] == "KEY_REVOKED", said
 
 
 @pytest.mark.rule("FRD-02")
