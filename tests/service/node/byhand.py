@@ -31,3 +31,8 @@ def without(file: Path, thread: str) -> None:
     calendar = icalendar.Calendar.from_ical(file.read_bytes())
     calendar.subcomponents = [each for each in calendar.subcomponents if thread not in str(each.get("UID"))]
     file.write_bytes(calendar.to_ical())
+
+
+def is_gone(folder: Path, file: Path, thread: str) -> bool:
+    """Whether a meeting stands neither in a server's folder nor in a file."""
+    return thread not in file.read_text() + " ".join(each.name for each in folder.glob("*.ics"))

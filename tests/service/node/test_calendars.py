@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -21,7 +22,7 @@ from indai.v1 import calendar_pb2, intents_pb2, negotiation_pb2, owner_pb2
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 
 from tests.service.calendars.radicale import PASSWORD, Radicale, radicale
-from tests.service.node.byhand import moved_by_hand, stamp, without
+from tests.service.node.byhand import is_gone, moved_by_hand, stamp, without
 from tests.service.node.conftest import Pair
 from tests.service.node.lives import is_cancelled, seen, until
 from tests.service.node.test_meeting import COMMITTED, DAY, HOUR, journal
@@ -59,6 +60,11 @@ class Scene:
     path: str
     alice: CalendarServiceAsyncStub
     bob: CalendarServiceAsyncStub
+
+    @property
+    def folder(self) -> Path:
+        """Where the server keeps alice's events."""
+        return self.server.base / "storage" / "collection-root" / "alice" / "work"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -102,9 +108,8 @@ async def eventually(ready: Callable[[], Awaitable[bool]]) -> None:
 
 async def event_of(here: Scene, thread: owner_pb2.Thread) -> tuple[str, str]:
     """Where a meeting stands on the server, and its text."""
-    folder = here.server.base / "storage" / "collection-root" / "alice" / "work"
     found = await asyncio.to_thread(
-        lambda: [p for p in folder.glob("*.ics") if p.name.startswith(thread.thread_id)]
+        lambda: [p for p in here.folder.glob("*.ics") if p.name.startswith(thread.thread_id)]
     )
     (path,) = found
     return f"alice/work/{path.name}", path.read_text()
@@ -444,6 +449,8 @@ async def test_a_meeting_lies_where_it_suits_both(here: Scene, pair: Pair) -> No
         await owner.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=thread.thread_id))
         await until(pair.bob, thread.thread_id, is_cancelled)
         await until(pair.alice, thread.thread_id, is_cancelled)
+        # Calendars are written after the ledger.
+        await eventually(lambda: asyncio.to_thread(is_gone, here.folder, file, thread.thread_id))
         return f"{start:%H:%M}"
 
     await here.alice.SetMeetSettings(_wanted(calendar_pb2.MeetSettings(hours=_every_day(9, 18))))
