@@ -33,6 +33,15 @@ def without(file: Path, thread: str) -> None:
     file.write_bytes(calendar.to_ical())
 
 
-def is_gone(folder: Path, file: Path, thread: str) -> bool:
-    """Whether a meeting stands neither in a server's folder nor in a file."""
-    return thread not in file.read_text() + " ".join(each.name for each in folder.glob("*.ics"))
+def is_called_off(folder: Path, file: Path, thread: str) -> bool:
+    """Whether a meeting stands as cancelled in a server's folder and in a file."""
+    files = (file, *(path for path in folder.glob("*.ics") if path.name.startswith(thread)))
+    found = [
+        [
+            event.get("STATUS")
+            for event in icalendar.Calendar.from_ical(each.read_bytes()).events
+            if thread in str(event.get("UID"))
+        ]
+        for each in files
+    ]
+    return len(found) == 2 and all(states == ["CANCELLED"] for states in found)

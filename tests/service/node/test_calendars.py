@@ -22,7 +22,7 @@ from indai.v1 import calendar_pb2, intents_pb2, negotiation_pb2, owner_pb2
 from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 
 from tests.service.calendars.radicale import PASSWORD, Radicale, radicale
-from tests.service.node.byhand import is_gone, moved_by_hand, stamp, without
+from tests.service.node.byhand import is_called_off, moved_by_hand, stamp, without
 from tests.service.node.conftest import Pair
 from tests.service.node.lives import is_cancelled, seen, until
 from tests.service.node.test_meeting import COMMITTED, DAY, HOUR, journal
@@ -440,17 +440,19 @@ async def test_a_meeting_lies_where_it_suits_both(here: Scene, pair: Pair) -> No
         f"DTEND:{stamp(nine + HOUR)}\r\nEND:VEVENT\r\nEND:VCALENDAR"
     )
     await asyncio.to_thread(lambda: file.write_text(file.read_text().replace("END:VCALENDAR", event)))
+    midnight = int(day.timestamp() * 1000)
 
     async def hour(owner: Owner, peer: str) -> str:
-        midnight = int(day.timestamp() * 1000)
         thread = await owner.meet(peer, from_ms=midnight, until_ms=midnight + DAY)
         assert thread.state == COMMITTED, thread
         start = datetime.fromtimestamp(thread.start_time.ToMilliseconds() / 1000, kolkata)
+        for each in (pair.alice, pair.bob):
+            await until(each, thread.thread_id, lambda seen: seen.in_calendar)
         await owner.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=thread.thread_id))
         await until(pair.bob, thread.thread_id, is_cancelled)
         await until(pair.alice, thread.thread_id, is_cancelled)
         # Calendars are written after the ledger.
-        await eventually(lambda: asyncio.to_thread(is_gone, here.folder, file, thread.thread_id))
+        await eventually(lambda: asyncio.to_thread(is_called_off, here.folder, file, thread.thread_id))
         return f"{start:%H:%M}"
 
     await here.alice.SetMeetSettings(_wanted(calendar_pb2.MeetSettings(hours=_every_day(9, 18))))
@@ -468,7 +470,6 @@ async def test_a_meeting_lies_where_it_suits_both(here: Scene, pair: Pair) -> No
     assert await hour(pair.alice, "ind.ai/bob") == "11:00"
     assert await hour(pair.bob, "ind.ai/alice") in ("11:00", "10:45")
     await here.bob.SetMeetSettings(_wanted(calendar_pb2.MeetSettings(hours=_every_day(9, 10))))
-    midnight = int(day.timestamp() * 1000)
     thread = await pair.alice.meet("ind.ai/bob", from_ms=midnight, until_ms=midnight + DAY)
     assert thread.state == owner_pb2.THREAD_STATE_REJECTED  # bob is taken then, and at no other hour free
     for owner in (here.alice, here.bob):
