@@ -212,14 +212,14 @@ async def test_an_owner_sees_what_was_told_paid_spent_and_handed_on(
 
         await window.open("/desk/spend")
         cost = await page.locator("section").first.inner_text()
-        spent = re.search(r"([0-9]+\.[0-9]{2}) INR for ([0-9]+) calls, 0 failed", cost)
+        spent = re.search(r"₹([0-9]+\.[0-9]{2}) for ([0-9]+) calls, 0 failed", cost)
         assert spent is not None, cost
         assert (float(spent[1]) > 0, int(spent[2])) == (True, 2)
         limit = (await page.get_by_role("row").filter(has_text="credit").inner_text()).split("\t")
         assert limit == ["You", spent[1], "250.00 credit", f"{250 - float(spent[1]):.2f}"]
         mandate = await page.get_by_role("row").filter(has_text="ind.ai/asha").inner_text()
-        assert "2500.50 INR" in mandate
-        assert "3000 INR a month" in mandate
+        assert "₹2,500.50" in mandate
+        assert "₹3,000 a month" in mandate
         await window.check()
         await window.picture("spending-real")
 

@@ -9,7 +9,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from indai.language.formats import day_in_year, money_of, number
+from indai.language.formats import day_in_year, money, money_of, number
 from indai.language.phrasebook import bound, in_language
 from indai.v1 import owner_pb2, policy_pb2
 from indai.web.catalog import DRAFTS, Words
@@ -108,6 +108,10 @@ class Show:
         if not currency:
             return number(Decimal(micros) / 10**6)
         return money_of(micros, currency, self.words.language)
+
+    def money(self, minor: int, currency: str) -> str:
+        """An amount in minor units: `₹2,500.50`."""
+        return money(minor, currency, self.words.language)
 
     def span(self, start: Timestamp, end: Timestamp) -> str:
         """`Tue 24 November, 10:00–10:30`; empty for none."""

@@ -10,7 +10,6 @@ from typing import Final
 
 from aiohttp import web
 from indai.desk.frame import ROLES, Frame
-from indai.policy.money import amount
 from indai.v1 import commerce_pb2, llm_pb2
 from indai.web.visit import Visit
 
@@ -93,7 +92,6 @@ class Spending:
             mandates=mandates.mandates,
             micros=MICROS,
             whose=WHOSE,
-            money=amount,
             rhythms=RHYTHMS,
             periods=PERIODS,
         )
