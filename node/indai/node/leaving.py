@@ -175,8 +175,16 @@ class Leaving:
         await self._services.forget(owner, None)
         async with transaction(self._pool, [owner]) as connection:
             path = await connection.fetchval(_CALENDAR, owner)
-        if path and Path(path).parent == self._calendars:  # a file of the owner's own is theirs
+        if not path or Path(path).parent != self._calendars:  # a file of the owner's own is theirs
+            return
+        try:
             await asyncio.to_thread(Path(path).unlink, missing_ok=True)
+        except OSError as error:
+            raise Unavailable(
+                Reason.UNREACHABLE,
+                f"The calendar {path} cannot be removed: {error.strerror}.",
+                hint="see to its folder; the node tries again each minute",
+            ) from None
 
     async def _threads(self, owner: str) -> None:
         """Through the engine, which keeps some in memory; what still goes on is dropped with the tables."""

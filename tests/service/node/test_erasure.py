@@ -297,8 +297,16 @@ async def test_a_node_that_died_while_it_forgot_carries_on(pair: Pair) -> None:
                 "INSERT INTO node.leavings (owner, asked_ms, asked_by, at_once)"
                 " VALUES ('ind.ai/quitter', 1, 'owner', true)"
             )
+    calendar = node.data / "calendars" / "ind.ai_quitter.ics"
+    calendar.unlink(missing_ok=True)
+    calendar.mkdir(parents=True)  # no file that could be removed
     async with pair.world.node("node-c", "127.0.0.1:0", "memory") as node:
         whole = leaving_pb2.ForgetOwnerRequest(handle="ind.ai/quitter", confirm="ind.ai/quitter")
+        with pytest.raises(IndaiError, match="calendar") as stuck:
+            await leaving(node).ForgetOwner(whole, timeout=60)
+        assert stuck.value.reason is Reason.UNREACHABLE
+        assert HIDDEN in await everything(node)
+        calendar.rmdir()
         await leaving(node).ForgetOwner(whole, timeout=60)  # waits for what the start has begun, or does it
         (row,) = (await leaving(node).ListLeavings(leaving_pb2.ListLeavingsRequest())).leavings
         assert row.HasField("finish_time")
