@@ -44,8 +44,8 @@ async def serve(plan: dict[str, Any]) -> None:
         network=Path(plan["network"]) if plan.get("network") else None,
     )
 
-    async def enrol(handle: str, record: registry_pb2.NodeRecord) -> None:
-        await _enrol(settings, handle, record)
+    async def enrol(registry: str, handle: str, record: registry_pb2.NodeRecord) -> None:
+        await _enrol(settings, registry, handle, record)
 
     sampler = Sampler()
     async with running(settings, enrol) as info:
@@ -59,12 +59,12 @@ async def serve(plan: dict[str, Any]) -> None:
             _say(_command(json.loads(line), sampler))
 
 
-async def _enrol(settings: Settings, handle: str, record: registry_pb2.NodeRecord) -> None:
+async def _enrol(settings: Settings, registry: str, handle: str, record: registry_pb2.NodeRecord) -> None:
     if settings.network is None:
         raise RuntimeError("a node needs the network's policy file")
     policy = NetworkPolicy.load(settings.network)
     wanted = NodeRecord.from_proto(record)
-    channel = plain_channel(settings.neighbours["registry"])
+    channel = plain_channel(registry)
     operation = claim(handle, policy.origin, [SigningKey.generate()], now_ms=_now_ms(), node_record=wanted)
     request = registry_pb2.SubmitOperationRequest(operation=operation.raw)
     try:

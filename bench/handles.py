@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import socket
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 import psutil
 import uvloop
+from indai.cli.demo.processes import free_ports
 
 from bench.crowding import crowd
 from bench.deals import PER_DAY, Owners
@@ -35,7 +35,7 @@ LATER = 100 * PER_DAY  # the meetings that those on node B begin are on other da
 
 async def prepare(base: Path, handles: int) -> dict[str, int]:
     """Data of a registry and two nodes, with so many handles on node A; the ports to start them on."""
-    ports = {name: _free_port() for name in ("registry", "A", "B")}
+    ports = dict(zip(("registry", "A", "B"), free_ports(3), strict=True))
     async with processes(base, ports):
         pass  # schemas, keys, the nodes' own records
     await crowd(base, handles - PAIRS)
@@ -47,12 +47,6 @@ def _place(base: Path, handles: int) -> Path:
     place.mkdir()
     place.chmod(0o711)
     return place
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def _turned(pairs: list[Pair]) -> list[Pair]:

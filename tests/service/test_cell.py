@@ -63,7 +63,7 @@ class Cell:
             self.addresses.update(info.addresses)
             yield
 
-    async def _enrol(self, handle: str, record: registry_pb2.NodeRecord) -> None:
+    async def _enrol(self, _: str, handle: str, record: registry_pb2.NodeRecord) -> None:
         self.enrolled.append(record)
 
 

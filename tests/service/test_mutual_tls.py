@@ -31,6 +31,8 @@ from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused, Unava
 from indai.v1 import peer_pb2 as pb
 from indai.v1.peer_pb2_grpc import PeerServiceServicer, PeerServiceStub, add_PeerServiceServicer_to_server
 
+from tests.ports import free_address
+
 if TYPE_CHECKING:
     from indai.v1.peer_pb2_grpc import PeerServiceAsyncStub
 
@@ -222,7 +224,7 @@ async def test_a_peers_channel_is_kept_until_the_record_names_another_key(bob: R
 
 
 async def test_a_peer_that_restarts_with_a_renewed_certificate_is_found_again(servicer: Registered) -> None:
-    server = await serve(servicer, BOB)
+    server = await serve(servicer, BOB, free_address())
     peers = PeerChannels(ALICE, lambda: 0, public_only=False)
     channel = await peers.get(server.address, BOB.spki_sha256)
     await stub(channel).Deliver(pb.DeliverRequest())

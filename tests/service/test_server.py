@@ -24,6 +24,8 @@ from indai.v1.owner_pb2_grpc import OwnerServiceStub
 from indai.v1.peer_pb2_grpc import PeerServiceServicer, PeerServiceStub, add_PeerServiceServicer_to_server
 from indai.v1.registry_pb2_grpc import RegistryServiceStub
 
+from tests.ports import free_address
+
 if TYPE_CHECKING:
     from indai.v1.peer_pb2_grpc import PeerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
@@ -200,7 +202,7 @@ async def test_a_stop_cuts_off_what_does_not_end(held: Held) -> None:
 
 async def test_a_repeatable_call_outlives_a_restart_of_its_server(held: Held) -> None:
     held.release.set()
-    server = await start(held)
+    server = await start(held, free_address())
     async with plain_channel(server.address) as channel:
         stub: PeerServiceAsyncStub = PeerServiceStub(channel)
         await stub.Deliver(pb.DeliverRequest())

@@ -66,10 +66,10 @@ def _main(settings_file: Path, output: Path, kill_at: str) -> None:
         draft.write_text(json.dumps(info.addresses))
         draft.rename(data / "run.json")
 
-    async def enrol(handle: str, record: registry_pb2.NodeRecord) -> None:
+    async def enrol(registry: str, handle: str, record: registry_pb2.NodeRecord) -> None:
         now = time.time_ns() // 1_000_000
         policy, key_file = NetworkPolicy.load(Path(plan["network"])), data / "rotation.key"
-        stub = RegistryServiceStub(plain_channel(plan["neighbours"]["registry"]))
+        stub = RegistryServiceStub(plain_channel(registry))
         wanted = NodeRecord.from_proto(record)
         try:
             known = await Resolver(stub, policy, lambda: now).resolve(handle)

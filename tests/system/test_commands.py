@@ -80,7 +80,7 @@ def running_node(base: Path) -> Iterator[Shell]:
     ):
         assert node.stdout is not None
         said = node.stdout.readline()
-        assert said, (base / "up.log").read_text()
+        assert "roles" in json.loads(said or "{}"), said + (base / "up.log").read_text()
         yield Shell(base / "home")
         node.send_signal(signal.SIGTERM)
         assert node.wait(30) == 0, (base / "up.log").read_text()[-4000:]

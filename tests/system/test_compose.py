@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from tests.conftest import Database
@@ -114,9 +115,7 @@ class Stack:
 
     def _port(self, host: str, port: str) -> int:
         if (host, port) not in self.ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.ports[host, port] = probe.getsockname()[1]
+            self.ports[host, port] = free_port()
         return self.ports[host, port]
 
     async def indai(self, name: str, *words: str) -> asyncio.subprocess.Process:

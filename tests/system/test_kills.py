@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -23,6 +23,7 @@ from indai.protocol.errors import IndaiError
 from indai.v1 import owner_pb2
 from indai.v1.owner_pb2_grpc import OwnerServiceStub
 
+from tests.ports import free_address
 from tests.service.node.world import Node, Owner, World, now_ms
 from tests.system import serve
 
@@ -40,10 +41,14 @@ class Process:
     """One process of the program, started and killed at will; it keeps its data and its ports."""
 
     data: Path
-    plan: dict[str, object]
+    plan: dict[str, Any]
     running: ForkServerProcess | None = None
-    addresses: dict[str, str] = field(default_factory=dict)
+    addresses: dict[str, str] = field(init=False)
     armed: tuple[str, ...] = ()  # where it dies, in this life and in those after it
+
+    def __post_init__(self) -> None:
+        names = ("owner", "peer", "http") if "node" in self.plan["roles"] else ("registry", "http")
+        self.addresses = {name: free_address() for name in names}
 
     async def start(self, *kill_at: str) -> None:
         """To die at the first of these points, and after a restart at the next."""
@@ -81,7 +86,7 @@ class Pair:
 def process(base: Path, name: str, registry: Process | None = None) -> Process:
     roles = ["policy", "ledger", "node"] if registry else ["registry"]
     network = str(registry.data / "network.policy") if registry else ""
-    plan: dict[str, object] = {
+    plan: dict[str, Any] = {
         "data": str(base / name),
         "roles": roles,
         "handle": f"ind.ai/{name}",

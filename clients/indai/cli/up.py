@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,9 +184,8 @@ def _serve(home: Home, settings: Settings) -> None:
     pin = spki_sha256(settings.tls_certificate[0].read_bytes()).hex() if settings.tls_certificate else ""
     own_pin: list[str] = []
 
-    async def enrol(handle: str, record: registry_pb2.NodeRecord) -> None:
+    async def enrol(registry: str, handle: str, record: registry_pb2.NodeRecord) -> None:
         own_pin.append(record.tls_spki_sha256.hex())
-        registry = settings.neighbours.get("registry") or settings.listen["registry"]
         await enrol_node(home, registry, handle, record)
 
     async def ready(info: RunInfo) -> None:
@@ -238,7 +236,7 @@ def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
                 f"{text!r} does not say where something listens.",
                 f"write it like owner=127.0.0.1:7402; the names are {', '.join(PORTS)}",
             )
-        told[name] = str(_numbered(address) if name == "registry" else parse_address(address))
+        told[name] = str(parse_address(address))
     inner = {"policy", "ledger", "llm", "memory"} & roles
     served = {"registry"} & roles | ({"owner", "peer"} if "node" in roles else inner)
     if {"registry", "witness"} & roles and not told:
@@ -248,16 +246,6 @@ def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
     if {"node", "llm"} <= roles and not told:
         served = {*served, "openai"}
     return {name: f"127.0.0.1:{PORTS[name]}" for name in sorted(served)} | told
-
-
-def _numbered(address: str) -> str:
-    """The registry's address with its port: a node in this process has to be told it before it listens."""
-    where = parse_address(address)
-    if where.port:
-        return str(where)
-    with socket.socket(socket.AF_INET6 if ":" in where.host else socket.AF_INET) as probe:
-        probe.bind((where.host, 0))
-        return str(type(where)(where.host, probe.getsockname()[1]))
 
 
 def _network(home: Home, network: str) -> Path | None:

@@ -76,12 +76,13 @@ from indai.v1 import (
     llm_pb2_grpc,
     memory_pb2_grpc,
     policy_pb2_grpc,
+    registry_pb2,
     registry_pb2_grpc,
 )
 from indai.web.site import HOME, Place
 
 if TYPE_CHECKING:
-    from indai.node.node_role import Enrol, NodeRole
+    from indai.node.node_role import NodeRole
     from indai.v1.llm_pb2_grpc import LlmServiceAsyncStub
 
 DATABASE_CHECK_S = 1.0
@@ -89,6 +90,8 @@ DATABASE_CHECK_S = 1.0
 GC_THRESHOLDS = (10_000, 10, 20)
 
 Ready = Callable[[RunInfo], Awaitable[None]]
+# Where the registry is, the node's handle and its record.
+Enrol = Callable[[str, str, registry_pb2.NodeRecord], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -290,7 +293,7 @@ class _Process:
             peer_bind=self._settings.bind("peer"),
             advertise=self._settings.advertise,
             private_peers=self._settings.may_reach_private_peers,
-            enrol=enrol,
+            enrol=partial(enrol, self._registry()),
             public_url=lambda: self._place().url,
             pages=self._web,
         )
@@ -348,6 +351,10 @@ class _Process:
         await self._serve("a2a", role.a2a)
         if self._node is not None:
             await self._serve("owner", role.owner)
+
+    def _registry(self) -> str:
+        """Where the registry is: the one of this process listens by now, at a port that may be any."""
+        return self._settings.neighbours.get("registry") or self.addresses["registry"]
 
     def _places(self) -> Places:
         url = self._settings.public_url or f"http://{self.addresses['http']}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import aiohttp
 from indai.node.calendar.dav import Login
+
+from tests.ports import free_port
 
 PASSWORD = "correct horse"
 _CONFIG = """\
@@ -63,7 +64,7 @@ class Radicale:
         return f"http://127.0.0.1:{self.port}/"
 
     def start(self) -> None:
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         (self.base / "config").write_text(_CONFIG.format(base=self.base, port=self.port))
         with (self.base / "log").open("ab") as log:
             begin = log.tell()
@@ -110,13 +111,6 @@ class Radicale:
         kind = {"Content-Type": "text/calendar"}
         status, data = await self.request(user, "PUT", path.lstrip("/"), ics, **kind)
         assert status in (201, 204), data
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

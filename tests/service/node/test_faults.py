@@ -21,6 +21,7 @@ from indai.tlog.append import take_over
 from indai.v1 import owner_pb2, policy_pb2, registry_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
 
+from tests.ports import free_address
 from tests.service.node.conftest import ALICES, BOBS, Pair
 from tests.service.node.world import now_ms, world
 
@@ -70,11 +71,11 @@ async def test_a_rotated_key_signs_and_the_old_one_is_refused(pair: Pair) -> Non
 
 
 async def test_a_peer_that_is_away_is_reached_when_it_is_back(tmp_path: Path) -> None:
+    address = free_address()
     async with world(tmp_path) as registry, registry.node("node-a") as a:
         alice = await a.agent("ind.ai/alice", ALICES)
-        async with registry.node("node-b") as b:
+        async with registry.node("node-b", peer=address) as b:
             bob = await b.agent("ind.ai/bob", BOBS)
-            address = b.info.addresses["peer"]
         waiting = asyncio.create_task(
             alice.meet("ind.ai/bob", from_ms=now_ms() + HOUR, until_ms=now_ms() + 9 * DAY)
         )

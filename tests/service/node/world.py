@@ -32,7 +32,7 @@ from indai.v1.registry_pb2_grpc import RegistryServiceStub
 from tests.databases import Databases
 
 if TYPE_CHECKING:
-    from indai.node.node_role import Enrol
+    from indai.node.app import Enrol
     from indai.v1.owner_pb2_grpc import OperatorServiceAsyncStub, OwnerServiceAsyncStub
     from indai.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
@@ -97,6 +97,9 @@ class World:
 
     @contextlib.asynccontextmanager
     async def node(self, name: str, peer: str = "127.0.0.1:0", *more: str) -> AsyncIterator[Node]:
+        async def enrol(_: str, handle: str, record: registry_pb2.NodeRecord) -> None:
+            await self.enrol(handle, record)
+
         models = self.base / f"{name}.llm.yaml"  # written before, by who wants other models
         settings = Settings(
             data=self.base / name,
@@ -107,7 +110,7 @@ class World:
             neighbours={"registry": self.registry},
             network=self.network,
         )
-        async with _started(settings, self.enrol, self.databases) as info:
+        async with _started(settings, enrol, self.databases) as info:
             yield Node(self, settings.data, info)
 
     async def stranger(self, handle: str) -> Stranger:
@@ -236,7 +239,7 @@ async def world(base: Path, databases: Databases | None = None) -> AsyncIterator
     """A registry, whose nodes are in `databases`; without, each starts a Postgres of its own, as `indai up`
     does."""
 
-    async def nobody(handle: str, record: registry_pb2.NodeRecord) -> None:
+    async def nobody(_: str, __: str, record: registry_pb2.NodeRecord) -> None:
         raise AssertionError("a registry has no record")
 
     settings = Settings(data=base / "registry", roles=frozenset({"registry"}))

@@ -16,6 +16,8 @@ from indai.protocol.tlogpolicy import Group, TlogPolicy
 from indai.protocol.witnessing import AddCheckpoint
 from indai.tlog.witness import Witness, witness_routes
 
+from tests.ports import free_address
+
 
 def key(name: str) -> SigningKey:
     return SigningKey.from_seed(name.encode().ljust(32, b"."))
@@ -39,7 +41,7 @@ class Running:
     logs: list[Verifier]
     directory: Path
     clock: Clock
-    address: str = "127.0.0.1:0"
+    address: str = field(default_factory=free_address)
     guard: Path | None = None
     witness: Witness | None = None
     _server: HttpServer | None = None

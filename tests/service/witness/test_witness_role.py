@@ -14,7 +14,7 @@ from indai.protocol.errors import InvalidInput
 from indai.v1 import registry_pb2
 
 
-async def nobody(handle: str, record: registry_pb2.NodeRecord) -> None:
+async def nobody(_: str, __: str, record: registry_pb2.NodeRecord) -> None:
     raise AssertionError("neither a registry nor a witness has a record")
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
+from indai.cli import up
+from indai.cli.demo import processes
 from indai.cli.home import Home, Run
 from indai.protocol.errors import NotFound, Refused
 
@@ -158,3 +161,17 @@ def test_an_unknown_command_has_usage_and_status_2() -> None:
     result = run("frobnicate")
     assert result.exit_code == 2
     assert "No such command" in result.stderr
+
+
+def test_a_port_that_may_be_any_is_chosen_when_the_registry_listens_and_never_before() -> None:
+    """Found free earlier, it would be anybody's until Postgres has started."""
+    assert up._listen(frozenset({"registry"}), ("registry=127.0.0.1:0",)) == {"registry": "127.0.0.1:0"}
+
+
+def test_the_demonstration_takes_no_port_that_the_kernel_gives_to_connections() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        first = min(processes._kernels_ports(), probe.getsockname()[1])
+    ports = processes.free_ports(9)
+    assert len(set(ports)) == 9
+    assert max(ports) < first

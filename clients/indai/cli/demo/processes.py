@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -19,6 +20,8 @@ from indai.protocol.errors import IndaiError
 from indai.storage.embedded import EmbeddedPostgres
 
 READY_S = 90.0
+_KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT, _TRIES = 10_000, 500
 STOP_S = 20.0
 _OURS = (
     "INDAI_DATA",
@@ -108,12 +111,24 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """Ports that nobody listens on now. None of those that the kernel gives out itself: a connection of
+    anybody's could have one before its process listens, or while that is being started again."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(_FIRST_PORT, _kernels_ports()), _TRIES):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise DemoFailed("there are not enough free ports on this machine")
+
+
+def _kernels_ports() -> int:
+    """From where on the kernel gives out ports (Linux; elsewhere at least RFC 6335's dynamic ones)."""
+    try:
+        return max(int(_KERNELS_PORTS.read_text().split()[0]), _FIRST_PORT + _TRIES)
+    except OSError:
+        return 49_152
 
 
 def _make_private(path: Path) -> None:
