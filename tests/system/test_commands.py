@@ -14,9 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from indai.cli import up
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
-LISTEN = ("--listen", "registry=127.0.0.1:0", "--listen", "owner=127.0.0.1:0", "--listen", "peer=127.0.0.1:0")
+# All that it listens on: a second node of another worker, or somebody's own, has the ports people type.
+LISTEN = [
+    option
+    for port in ("registry", "owner", "peer", "http", "a2a")
+    for option in ("--listen", f"{port}=127.0.0.1:0")
+]
 BOB = """\
 version: 1
 timezone: Asia/Kolkata
@@ -80,10 +86,16 @@ def running_node(base: Path) -> Iterator[Shell]:
     ):
         assert node.stdout is not None
         said = node.stdout.readline()
-        assert "roles" in json.loads(said or "{}"), said + (base / "up.log").read_text()
-        yield Shell(base / "home")
-        node.send_signal(signal.SIGTERM)
-        assert node.wait(30) == 0, (base / "up.log").read_text()[-4000:]
+        roles = json.loads(said or "{}").get("roles")
+        assert roles, said + (base / "up.log").read_text()
+        typed = {str(number) for number in up.PORTS.values()}
+        assert not typed & {address.rpartition(":")[2] for address in roles.values()}
+        try:
+            yield Shell(base / "home")
+        finally:
+            node.send_signal(signal.SIGTERM)
+            status = node.wait(60)
+        assert status == 0, (base / "up.log").read_text()[-4000:]
         assert not (base / "home" / "run.json").exists()
 
 

@@ -235,7 +235,10 @@ def _bind_error(wanted: Address) -> Unavailable:
 
 
 _BIND_WORDS: Final = {
-    errno.EADDRINUSE: ("another program listens there", "stop it or choose another port"),
+    errno.EADDRINUSE: (
+        "another program listens there",
+        "stop it, or choose another port with --listen NAME=HOST:PORT",
+    ),
     errno.EACCES: ("this user may not", "choose a port above 1023"),
     errno.EADDRNOTAVAIL: ("this machine does not have that address", "bind to an address of this machine"),
     socket.EAI_NONAME: ("the host name is unknown", "bind to an address of this machine"),
