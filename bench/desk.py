@@ -55,6 +55,7 @@ PAGES = (
     "/desk/people",
     "/desk/people?page=",
     "/desk/shared",
+    "/desk/goals",
     "/desk/memory",
     "/desk/spend",
     "/desk/access",

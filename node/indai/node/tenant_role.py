@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from indai.node import auth
 from indai.node.inprocess import local_channel
 from indai.node.service import Service
 from indai.node.tenancy.access import Access
+from indai.node.tenancy.ahead import Ahead
 from indai.node.tenancy.board import Board
 from indai.node.tenancy.figures import Figures
 from indai.node.tenancy.lending_service import LendingServicer
@@ -59,12 +61,14 @@ async def tenant_services(plan: TenantPlan, channels: Service) -> AsyncIterator[
     """The services, with `channels` asked as their own program asks them."""
     watch = Watch(plan.pool)
     inside = ChannelServiceStub(local_channel([replace(channels, authenticate=None)]))
+    access = Access(plan.pool, plan.tiers, AuditLog(plan.pool, plan.clock))
+    figures, usage = Figures(plan.pool, plan.bindings), Usage(plan.llm, plan.bindings, plan.clock)
     parts = Parts(
-        Access(plan.pool, plan.tiers, AuditLog(plan.pool, plan.clock)),
+        access,
         Talks(plan.pool, plan.bindings),
-        Figures(plan.pool, plan.bindings),
+        figures,
         watch,
-        Usage(plan.llm, plan.bindings, plan.clock),
+        usage,
         Work(plan.pool, plan.clock, plan.memory, inside),
         Board(_acting(plan.exchange), plan.clock),
         plan.conversations,
@@ -73,12 +77,16 @@ async def tenant_services(plan: TenantPlan, channels: Service) -> AsyncIterator[
     people = auth.either(auth.members(plan.sessions.find, *TENANT_ROLES), plan.by_token)
     desk = Service(tenant_pb2_grpc.add_TenantDeskServiceServicer_to_server, TenantDeskServicer(parts), people)
     lending = LendingServicer(plan.pool, plan.tiers, plan.clock)
+    counting = asyncio.create_task(Ahead(access, figures, usage).run())
     try:
         yield (
             desk,
             Service(tenant_pb2_grpc.add_LendingServiceServicer_to_server, lending, plan.owners),
         )
     finally:
+        counting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await counting
         await watch.close()
 
 

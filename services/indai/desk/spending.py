@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from aiohttp import web
 from indai.desk.frame import ROLES, Frame
@@ -62,7 +63,8 @@ class Spending:
         mandates = await self._calls.commerce.ListMandates(
             commerce_pb2.ListMandatesRequest(), metadata=visit.metadata
         )
-        costs, limits, notices = await self._costs(visit), [], []
+        show = await self._frame.show(visit)
+        costs, limits, notices = await self._costs(visit, show.zone), [], []
         if self._calls.has_llm:
             limits = list(
                 (
@@ -82,7 +84,8 @@ class Spending:
             visit,
             "spend.html",
             "/desk/spend",
-            bars=_bars(costs, datetime.fromtimestamp(self._frame.site.clock() / 1000, UTC)),
+            show=show,
+            bars=_bars(costs, self._today(show.zone)),
             currency=costs[0].currency if costs else "",
             total=sum(cost.cost_micros for cost in costs),
             calls=sum(cost.calls for cost in costs),
@@ -101,7 +104,7 @@ class Spending:
         lines = ["day,binding,calls,failed,cost_micros,currency"]
         lines += [
             f"{one.day},{one.binding},{one.calls},{one.failed},{one.cost_micros},{one.currency}"
-            for one in await self._costs(visit)
+            for one in await self._costs(visit, (await self._frame.show(visit)).zone)
         ]
         return visit.file(("\n".join(lines) + "\n").encode(), "spending.csv", "text/csv")
 
@@ -111,20 +114,23 @@ class Spending:
         await self._calls.commerce.RevokeMandate(request, metadata=visit.metadata)
         return visit.go("/desk/spend", "removed")
 
-    async def _costs(self, visit: Visit) -> list[llm_pb2.DailyCost]:
+    async def _costs(self, visit: Visit, zone: ZoneInfo) -> list[llm_pb2.DailyCost]:
+        """By days of the owner's zone."""
         if not self._calls.has_llm:
             return []
-        today = datetime.fromtimestamp(self._frame.site.clock() / 1000, UTC).date()
-        first = (today - timedelta(days=DAYS - 1)).isoformat()
-        request = llm_pb2.ListCostsRequest(first_day=first, page_size=500)
+        first = (self._today(zone) - timedelta(days=DAYS - 1)).isoformat()
+        request = llm_pb2.ListCostsRequest(first_day=first, page_size=500, time_zone=zone.key)
         return list((await self._calls.llm.ListCosts(request, metadata=visit.metadata)).costs)
 
+    def _today(self, zone: ZoneInfo) -> date:
+        return datetime.fromtimestamp(self._frame.site.clock() / 1000, zone).date()
 
-def _bars(costs: Sequence[llm_pb2.DailyCost], now: datetime) -> list[Bar]:
+
+def _bars(costs: Sequence[llm_pb2.DailyCost], today: date) -> list[Bar]:
     """One for each of the last 30 days."""
     by_day: defaultdict[str, int] = defaultdict(int)
     for cost in costs:
         by_day[cost.day] += cost.cost_micros
     highest = max(by_day.values(), default=0) or 1
-    days = [(now.date() - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
+    days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
     return [Bar(day, by_day[day], round(100 * by_day[day] / highest, 1)) for day in days]

@@ -5,7 +5,8 @@ asks: `day_folds` says up to which moment of storing that was done. What was sto
 it lies. A call that is stored long after it began (its database was away) counts for the day it began on.
 
 A day is one of the zone that is asked for, and each such zone has sums of its own: whoever moves loses none.
-One owner's sums are made of their calls alone, and so are those of days before the roll-ups begin.
+One owner's are kept beside them, in `owner_costs` and `owner_folds`. Days before the roll-ups begin are
+summed from their calls, and so are an owner's tiers.
 
 How large a tier's part gets is kept as a histogram whose classes grow by e^0.05: percentiles of days cannot
 be added, classes can.
@@ -52,36 +53,77 @@ _PARTS: Final = f"""
     FROM facts, jsonb_each_text(metadata -> 'tokens_by_tier') AS part (tier, tokens)
     GROUP BY 1, 2, 3, 4
 """  # noqa: S608 - of constants, as all below
-_FOLDED: Final = "SELECT since, until FROM llm.day_folds WHERE tenant = $1 AND zone = $2"
+# Of a tenant: $1 tenant, $2 zone, $3 the owner, who is none, $4 from, $5 to. Of an owner likewise.
+_ADDED: Final = """
+    DO UPDATE SET
+        calls = kept.calls + excluded.calls, failed = kept.failed + excluded.failed,
+        input_tokens = kept.input_tokens + excluded.input_tokens,
+        output_tokens = kept.output_tokens + excluded.output_tokens,
+        cache_hit_tokens = kept.cache_hit_tokens + excluded.cache_hit_tokens,
+        cache_write_tokens = kept.cache_write_tokens + excluded.cache_write_tokens,
+        cost_micros = kept.cost_micros + excluded.cost_micros
+"""
+_NEW: Final = f"""
+    facts AS MATERIALIZED (
+        SELECT *, (started_at AT TIME ZONE $2)::date AS day FROM llm.calls
+        WHERE tenant = $1 AND ($3 = '' OR owner = $3) AND {_STORED} > $4 AND {_STORED} <= $5)
+"""  # noqa: S608
 _NEXT: Final = f"""
     SELECT max(stored) FROM (
         SELECT {_STORED} AS stored FROM llm.calls
-        WHERE tenant = $1 AND {_STORED} > $2 AND {_STORED} <= now() - interval '{LAG}'
+        WHERE tenant = $1 AND {{of}} AND {_STORED} > $3 AND {_STORED} <= now() - interval '{LAG}'
         ORDER BY {_STORED} LIMIT {STEP}) AS next_ones
 """  # noqa: S608
-_FOLD: Final = f"""
-    WITH facts AS MATERIALIZED (
-        SELECT *, (started_at AT TIME ZONE $2)::date AS day FROM llm.calls
-        WHERE tenant = $1 AND {_STORED} > $3 AND {_STORED} <= $4),
-    costs AS (
-        INSERT INTO llm.day_costs AS kept
-        SELECT $1, $2, day, binding, currency, {_SUMS} FROM facts GROUP BY day, binding, currency
-        ON CONFLICT (tenant, zone, day, binding, currency) DO UPDATE SET
-            calls = kept.calls + excluded.calls, failed = kept.failed + excluded.failed,
-            input_tokens = kept.input_tokens + excluded.input_tokens,
-            output_tokens = kept.output_tokens + excluded.output_tokens,
-            cache_hit_tokens = kept.cache_hit_tokens + excluded.cache_hit_tokens,
-            cache_write_tokens = kept.cache_write_tokens + excluded.cache_write_tokens,
-            cost_micros = kept.cost_micros + excluded.cost_micros)
-    INSERT INTO llm.day_tiers AS kept SELECT $1, $2, parts.* FROM ({_PARTS}) AS parts
-    ON CONFLICT (tenant, zone, day, binding, tier, bucket) DO UPDATE SET
-        calls = kept.calls + excluded.calls, tokens = kept.tokens + excluded.tokens,
-        largest = greatest(kept.largest, excluded.largest)
-"""  # noqa: S608
-_MARK: Final = """
-    INSERT INTO llm.day_folds (tenant, zone, since, until) VALUES ($1, $2, $3, $4)
-    ON CONFLICT (tenant, zone) DO UPDATE SET until = excluded.until
-"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The statements over one pair of tables."""
+
+    costs: str
+    folds: str
+    folded: str
+    next: str
+    fold: str
+    mark: str
+
+
+_TENANT: Final = _Kept(
+    costs="SELECT *, '' AS owner FROM llm.day_costs",
+    folds="SELECT *, '' AS owner FROM llm.day_folds",
+    folded="SELECT since, until FROM llm.day_folds WHERE tenant = $1 AND zone = $2 AND $3 = ''",
+    next=_NEXT.format(of="$2 = ''"),
+    fold=f"""
+        WITH {_NEW}, costs AS (
+            INSERT INTO llm.day_costs AS kept
+            SELECT $1, $2, day, binding, currency, {_SUMS} FROM facts GROUP BY day, binding, currency
+            ON CONFLICT (tenant, zone, day, binding, currency) {_ADDED})
+        INSERT INTO llm.day_tiers AS kept SELECT $1, $2, parts.* FROM ({_PARTS}) AS parts
+        ON CONFLICT (tenant, zone, day, binding, tier, bucket) DO UPDATE SET
+            calls = kept.calls + excluded.calls, tokens = kept.tokens + excluded.tokens,
+            largest = greatest(kept.largest, excluded.largest)
+    """,  # noqa: S608
+    mark="""
+        INSERT INTO llm.day_folds (tenant, zone, since, until) SELECT $1, $2, $4, $5 WHERE $3 = ''
+        ON CONFLICT (tenant, zone) DO UPDATE SET until = excluded.until
+    """,
+)
+_OWNER: Final = _Kept(
+    costs="SELECT * FROM llm.owner_costs",
+    folds="SELECT * FROM llm.owner_folds",
+    folded="SELECT since, until FROM llm.owner_folds WHERE tenant = $1 AND zone = $2 AND owner = $3",
+    next=_NEXT.format(of="owner = $2"),
+    fold=f"""
+        WITH {_NEW}
+        INSERT INTO llm.owner_costs AS kept
+        SELECT $1, $3, $2, day, binding, currency, {_SUMS} FROM facts GROUP BY day, binding, currency
+        ON CONFLICT (tenant, owner, zone, day, binding, currency) {_ADDED}
+    """,  # noqa: S608
+    mark="""
+        INSERT INTO llm.owner_folds (tenant, zone, owner, since, until) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (tenant, owner, zone) DO UPDATE SET until = excluded.until
+    """,
+)
 # $1 tenant, $2 zone, $3 first day, $4 binding, $5 owner, $6 whether roll-ups go as far back, $7 a moment not
 # after their end: the index reads from there on. Sums and what is not in them are of one statement, so of one
 # snapshot, whoever counts meanwhile.
@@ -91,8 +133,8 @@ _REST: Final = f"""
         WHERE tenant = $1 AND ($4 = '' OR binding = $4) AND ($5 = '' OR owner = $5)
           AND started_at >= $3::date - interval '2 days' AND (started_at AT TIME ZONE $2)::date >= $3
           AND {_STORED} > $7
-          AND {_STORED} > coalesce((SELECT until FROM llm.day_folds WHERE tenant = $1 AND zone = $2 AND $6),
-                                   '-infinity'))
+          AND {_STORED} > coalesce((SELECT until FROM ({{folds}}) AS folds
+                                    WHERE tenant = $1 AND zone = $2 AND owner = $5 AND $6), '-infinity'))
 """  # noqa: S608
 _COSTS: Final = f"""
     WITH {_REST}
@@ -102,8 +144,8 @@ _COSTS: Final = f"""
            sum(cache_write_tokens)::bigint AS cache_write_tokens, sum(cost_micros)::bigint AS cost_micros
     FROM (SELECT binding, day, currency, calls, failed, input_tokens, output_tokens, cache_hit_tokens,
                  cache_write_tokens, cost_micros
-          FROM llm.day_costs
-          WHERE tenant = $1 AND zone = $2 AND day >= $3 AND ($4 = '' OR binding = $4) AND $6
+          FROM ({{costs}}) AS costs
+          WHERE tenant = $1 AND zone = $2 AND owner = $5 AND day >= $3 AND ($4 = '' OR binding = $4) AND $6
           UNION ALL
           SELECT binding, day, currency, {_SUMS} FROM facts GROUP BY binding, day, currency) AS both_of_them
     GROUP BY binding, day, currency ORDER BY day DESC, binding, currency OFFSET $8 LIMIT $9
@@ -156,21 +198,27 @@ class DayCosts:
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
-        self._folded: dict[tuple[str, str], float] = {}
+        self._folded: dict[tuple[str, str, str], float] = {}
 
     async def costs(self, asked: Asked, offset: int, count: int) -> list[DayCost]:
         """Sums by binding and day, newest day first."""
         await self.fold(asked)
         async with self._seeing(asked.scope) as connection:
             about = await self._about(connection, asked)
-            rows = await connection.fetch(_COSTS, *about, offset, count)
+            kept = _kept(asked.scope)
+            query = _COSTS.format(costs=kept.costs, folds=kept.folds)
+            rows = await connection.fetch(query, *about, offset, count)
         return [_cost(asked.scope.tenant, row) for row in rows]
 
     async def tiers(self, asked: Asked) -> tuple[list[TierDay], list[TierSize]]:
         """Tokens of prompts by day, binding and tier; and how large a tier's part gets, by binding."""
-        await self.fold(asked)
+        if not asked.scope.owner:
+            await self.fold(asked)
         async with self._seeing(asked.scope) as connection:
-            rows = await connection.fetch(_TIERS, *await self._about(connection, asked))
+            about = list(await self._about(connection, asked))
+            if asked.scope.owner:
+                about[5:] = [False, _BEFORE_ALL]
+            rows = await connection.fetch(_TIERS.format(folds=_TENANT.folds), *about)
         days = [
             TierDay(row["day"], row["binding"], row["tier"], row["tokens"])
             for row in rows
@@ -188,34 +236,35 @@ class DayCosts:
 
     async def fold(self, asked: Asked) -> None:
         """Count what was stored since the last time. While somebody else does, there is nothing to do."""
-        key, now = (asked.scope.tenant, asked.zone), time.monotonic()
-        if asked.scope.owner or now - self._folded.get(key, -REST_S) < REST_S:
+        key, now = (asked.scope.tenant, asked.zone, asked.scope.owner), time.monotonic()
+        if now - self._folded.get(key, -REST_S) < REST_S:
             return  # the few calls since then are counted as they lie
-        self._folded[key] = now
-        while await self._step(*key):
+        self._folded = {one: at for one, at in self._folded.items() if now - at < REST_S} | {key: now}
+        while await self._step(asked.scope, asked.zone):
             pass
 
-    async def _step(self, tenant: str, zone: str) -> bool:
+    async def _step(self, scope: Scope, zone: str) -> bool:
         """One transaction's worth; whether there is more."""
-        async with self._seeing(Scope(tenant)) as connection:
+        kept, whose = _kept(scope), (scope.tenant, zone, scope.owner)
+        async with self._seeing(Scope(scope.tenant, owner=scope.owner)) as connection:
             if not await connection.fetchval(
-                "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))", f"day_folds\n{tenant}\n{zone}"
+                "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))", "\n".join(("day_folds", *whose))
             ):
                 return False
-            since, until = await connection.fetchrow(_FOLDED, tenant, zone) or (None, None)
+            since, until = await connection.fetchrow(kept.folded, *whose) or (None, None)
             if until is None:
                 since = until = await connection.fetchval(f"SELECT now() - interval '{OLDEST_DAYS} days'")
-            upto: datetime | None = await connection.fetchval(_NEXT, tenant, until)
+            upto: datetime | None = await connection.fetchval(kept.next, scope.tenant, scope.owner, until)
             if upto is None:
                 return False
-            await connection.execute(_FOLD, tenant, zone, until, upto)
-            await connection.execute(_MARK, tenant, zone, since, upto)
+            await connection.execute(kept.fold, *whose, until, upto)
+            await connection.execute(kept.mark, *whose, since, upto)
         return True
 
     async def _about(self, connection: asyncpg.Connection, asked: Asked) -> tuple[object, ...]:
         """What both queries are told."""
         scope = asked.scope
-        folded = await connection.fetchrow(_FOLDED, scope.tenant, asked.zone)
+        folded = await connection.fetchrow(_kept(scope).folded, scope.tenant, asked.zone, scope.owner)
         kept = (
             folded is not None and asked.first_day > folded["since"].astimezone(ZoneInfo(asked.zone)).date()
         )
@@ -228,6 +277,10 @@ class DayCosts:
         owners = [scope.owner] if scope.owner else []
         async with transaction(self._pool, owners, settings={"indai.tenant": scope.tenant}) as connection:
             yield connection
+
+
+def _kept(scope: Scope) -> _Kept:
+    return _OWNER if scope.owner else _TENANT
 
 
 def _cost(tenant: str, row: asyncpg.Record) -> DayCost:

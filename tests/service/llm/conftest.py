@@ -73,7 +73,7 @@ MakeUpstream = Callable[..., Awaitable[Upstream]]
 _DATABASE = "llm"
 _TABLES = (
     "llm.calls, llm.limits, llm.accounts, llm.reservations, llm.notices,"
-    " llm.day_costs, llm.day_tiers, llm.day_folds"
+    " llm.day_costs, llm.day_tiers, llm.day_folds, llm.owner_costs, llm.owner_folds"
 )
 
 

@@ -110,16 +110,30 @@ async def test_sums_are_those_of_the_rows_however_late_a_row_comes_and_wherever_
     await _hold(pool, [rested, DayCosts(pool)], "Asia/Kathmandu", first)
     kept = "SELECT zone, sum(calls)::int FROM llm.day_costs GROUP BY zone"
     assert dict(await _see(pool, "acme", kept)) == {"Asia/Kathmandu": 500, "America/St_Johns": 400}
+    hers = kept.replace("day_costs", "owner_costs WHERE owner = 'ind.ai/alice'")
+    assert dict(await _see(pool, "acme", hers)) == {"Asia/Kathmandu": 125, "America/St_Johns": 100}
     await _see(pool, "acme", _ROWS, "acme", 7, timedelta(minutes=6, seconds=-1))
     await _hold(pool, [rested], "Asia/Kathmandu", first)
     # Days from before the sums begin are summed from their rows.
     await _hold(pool, [DayCosts(pool)], "Asia/Kathmandu", date(2020, 1, 1))
 
 
-async def test_the_database_shows_a_tenant_s_sums_to_it_alone_and_to_no_owner(pool: asyncpg.Pool) -> None:
+async def test_the_database_shows_a_tenant_s_sums_to_it_alone_and_an_owner_s_to_them(
+    pool: asyncpg.Pool,
+) -> None:
     for tenant in ("acme", "other"):
         await _see(pool, tenant, _ROWS, tenant, 5, None)
-        await DayCosts(pool).fold(Asked(Scope(tenant), date(2020, 1, 1)))
+        for owner in ("", "ind.ai/alice", "ind.ai/bob"):
+            await DayCosts(pool).fold(Asked(Scope(tenant, owner=owner), date(2020, 1, 1)))
+    for table in ("owner_costs", "owner_folds"):
+        seen = f"SELECT DISTINCT tenant, owner FROM llm.{table}"  # noqa: S608
+        for owner in ("ind.ai/alice", "ind.ai/bob"):
+            async with pool.acquire() as connection, connection.transaction():
+                assert await connection.fetch(seen) == []
+                await connection.execute("SELECT llm.act_for('acme')")
+                await connection.execute("SELECT set_config('indai.owners', $1, true)", owner)
+                found = [tuple(row) for row in await connection.fetch(seen)]
+                assert found == ([("acme", owner)] if owner == "ind.ai/alice" else [])  # bob called nothing
     for table in ("day_costs", "day_tiers", "day_folds"):
         async with pool.acquire() as connection, connection.transaction():
             seen = f"SELECT DISTINCT tenant FROM llm.{table}"  # noqa: S608

@@ -7,16 +7,30 @@ import time
 from collections import Counter
 
 import pytest
+from indai.llm.config import BUILT_IN, parse_config
+from indai.llm.servicer import LlmService
+from indai.llm.store import Store
+from indai.llm.values import Embedder
 from indai.node import auth
 from indai.node.inprocess import local_channel
-from indai.node.tenancy.access import Post
+from indai.node.service import Service
+from indai.node.tenancy.access import Access, Post
+from indai.node.tenancy.ahead import Ahead
+from indai.node.tenancy.figures import Figures
 from indai.node.tenancy.rollup import Rollup, percentile
+from indai.node.tenancy.usage import Usage
 from indai.node.tenancy.work import Work
 from indai.protocol.errors import NotFound
+from indai.runtime.bindings import Bindings
+from indai.runtime.tier_service import TierServicer
+from indai.runtime.tierstore import TierStore
 from indai.storage.pool import transaction
 from indai.tools.jobs import Jobs
 from indai.tools.values import Caller, Outcome
+from indai.v1 import tiers_pb2
 from indai.v1.channels_pb2_grpc import ChannelServiceStub
+from indai.v1.llm_pb2_grpc import LlmServiceStub, add_LlmServiceServicer_to_server
+from indai.web.audit import AuditLog
 
 from tests.conftest import Database
 
@@ -80,6 +94,15 @@ _TURNS = """
            now() - n * interval '13 minutes',
            CASE WHEN n <> 1 THEN now() - n * interval '13 minutes' END
     FROM generate_series(0, 400) AS n
+"""
+_CALL = """
+    INSERT INTO llm.calls (id, generation, attempt, tenant, binding, owner, session, model_class, provider,
+                           model, why, started_at, input_tokens, output_tokens, cache_hit_tokens,
+                           cache_write_tokens, cost_micros, currency, latency_ms, ttft_ms, finish, error,
+                           metadata, stored_at)
+    SELECT gen_random_uuid(), gen_random_uuid(), 0, $1, 'shop', '', '', 'fast', 'p', 'm', '',
+           now() - interval '1 hour', 1, 1, 0, 0, 900, 'INR', 1, 1, 'stop', '', '{}',
+           now() - interval '1 hour'
 """
 _EXACT = """
     SELECT count(*), count(*) FILTER (WHERE t.trace ->> 'route' = 'buy'),
@@ -149,6 +172,42 @@ async def test_sums_are_those_of_the_turns_however_often_and_by_how_many_they_ar
         )
     assert (await summed())["ending"]["running"] == 0
     assert sum((await summed())["topic"].values()) == 401
+
+
+async def test_numbers_are_counted_before_anybody_opens_a_page(database: Database) -> None:
+    await _filled(database)
+    tiers = TierStore(database.pool)
+    bindings = Bindings(database.pool, tiers)
+    service = TierServicer(tiers, bindings)
+    for slug in ("acme", "riverton"):
+        text = f"kind: tenant\nslug: {slug}\nname: A\ntime_zone: {ZONE}\n"
+        await service.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant=slug, yaml=text), None)
+    async with database.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT llm.act_for('riverton')")
+        await connection.execute(_CALL, "riverton")
+    gateway = LlmService(parse_config(BUILT_IN), Store(database.pool), _no_secret, clock, _no_embedder)
+    llm = LlmServiceStub(local_channel([Service(add_LlmServiceServicer_to_server, gateway)]))
+    access = Access(database.pool, tiers, AuditLog(database.pool, clock))
+    figures, usage = Figures(database.pool, bindings), Usage(llm, bindings, clock)
+    await Ahead(access, figures, usage).count()
+    await gateway.close()
+    for tenant in ("acme", "riverton"):
+        async with transaction(database.pool, [tenant], tenant) as connection:
+            assert await connection.fetchval(
+                "SELECT sum(turns) FROM runtime.desk_counts WHERE what = 'topic'"
+            )
+    async with database.pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT llm.act_for('riverton')")
+        kept = await connection.fetch("SELECT zone, cost_micros FROM llm.day_costs")
+    assert [tuple(row) for row in kept] == [(ZONE, 900)]
+
+
+async def _no_secret(reference: str) -> str:
+    raise AssertionError(reference)
+
+
+def _no_embedder() -> Embedder:
+    raise AssertionError
 
 
 async def test_the_database_shows_a_tenant_s_sums_to_its_own_desk_alone(database: Database) -> None:

@@ -57,13 +57,21 @@ class Access:
     async def post(self, context: Any, tenant: str, roles: tuple[str, ...]) -> Post:
         """Raises Refused for who has none of these roles there, NotFound for no tenant."""
         who = caller(context)
-        chosen = await self._chosen(who, tenant, roles)
-        async with transaction(self._pool, [chosen]) as connection:
+        return await self.standing(await self._chosen(who, tenant, roles), who)
+
+    async def standing(self, tenant: str, who: Caller) -> Post:
+        """Where somebody stands whose right to be there was asked before, or the node itself."""
+        async with transaction(self._pool, [tenant]) as connection:
             rows = await connection.fetch(
-                "SELECT owner FROM node.lendings WHERE tenant = $1 ORDER BY owner", chosen
+                "SELECT owner FROM node.lendings WHERE tenant = $1 ORDER BY owner", tenant
             )
         name = who.session.name.partition("@")[0] if who.session else "operator"
-        return Post(chosen, (chosen, *(row["owner"] for row in rows)), who, name)
+        return Post(tenant, (tenant, *(row["owner"] for row in rows)), who, name)
+
+    async def everywhere(self) -> list[str]:
+        """Every tenant's slug."""
+        rows = await self._tiers.listed(TENANTS, Kind.TENANT.value, ("", ""), 1_000)
+        return [row.slug for row in rows if row.slug not in _RESERVED]
 
     async def tenants(self, context: Any) -> list[str]:
         """Those that the caller may choose from."""
@@ -72,8 +80,7 @@ class Access:
             return [(await self.post(context, "", READERS)).tenant]
         if not who.operator and (who.session is None or who.session.role not in READERS):
             raise not_yours()
-        rows = await self._tiers.listed(TENANTS, Kind.TENANT.value, ("", ""), 1_000)
-        return [row.slug for row in rows if row.slug not in _RESERVED]
+        return await self.everywhere()
 
     async def note(self, post: Post, act: str, target: str) -> None:
         """In the tenant's audit log."""

@@ -87,6 +87,10 @@ class Figures:
             made.waiting_since.FromDatetime(now["since"])
         return made
 
+    async def count(self, post: Post) -> None:
+        """Count ahead what a page would count."""
+        await self._rollup.fold(post, await self._bindings.zone(post.tenant))
+
     async def stages(self, post: Post, days: int) -> pb.GetStageTimesResponse:
         """The slowest first."""
         back, zone = checked_days(days, USUAL_STAGE_DAYS), await self._bindings.zone(post.tenant)

@@ -36,6 +36,12 @@ class Usage:
             return pb.ListTenantUsageResponse(time_zone=zone)
         return await self._sums(self._llm, post, back, zone)
 
+    async def count(self, tenant: str) -> None:
+        """Count ahead what a page would count."""
+        if self._llm is not None:
+            scope, zone = llm_pb2.LlmScope(tenant=tenant), await self._bindings.zone(tenant)
+            await self._llm.ListCosts(llm_pb2.ListCostsRequest(scope=scope, time_zone=zone, page_size=1))
+
     async def _sums(
         self, llm: LlmServiceAsyncStub, post: Post, back: int, zone: str
     ) -> pb.ListTenantUsageResponse:
