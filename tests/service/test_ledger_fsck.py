@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
 import pytest
+from indai.ledger import fsck
 from indai.ledger.entries import erase, prepare, record
 from indai.ledger.fsck import MAX_FINDINGS, Checked, Subject, check
 from indai.ledger.vault import Vault
@@ -100,6 +102,52 @@ async def test_leaves_not_hashed_yet_are_no_finding(live: Live) -> None:
     await live.add(530, 700)
     checked = await live.check()
     assert (checked.findings, checked.leaves) == ([], 700)
+
+
+async def test_a_ledger_that_grows_and_changes_its_key_between_any_two_readings_is_sound(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stands between all that the check reads: before and after each, 70 leaves more are there and signed."""
+    keys, asked = [KEYS], list[str]()
+
+    def subject() -> Subject:
+        current, *former = (one.verifier for one in reversed(keys))
+        return Subject(current, VAULT, live.head_file, tuple(former))
+
+    async def grow() -> None:
+        size = 530 + 70 * len(asked)
+        await live.add(size, size + 70)
+        if asked:
+            keys.append(LogKeys(LOG, SigningKey(bytes([9 + len(asked)]) * 32), KEYS.time_name, KEYS.time_key))
+            await live.signer.change(keys[-1])
+        await live.signer.publish()
+
+    class Between:
+        """A connection on which something happens after each of the first readings."""
+
+        def __init__(self, connection: asyncpg.Connection) -> None:
+            self._connection = connection
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._connection, name)
+
+        async def fetchval(self, query: str, *values: object) -> object:
+            found = await self._connection.fetchval(query, *values)
+            if len(asked) < 3:
+                asked.append(next(word for word in query.split() if word.startswith("tlog.")))
+                await grow()
+            return found
+
+    @asynccontextmanager
+    async def between(pool: asyncpg.Pool, owners: Sequence[str]) -> AsyncIterator[Between]:
+        await grow()  # the head file was read
+        async with transaction(pool, owners) as connection:
+            yield Between(connection)
+
+    monkeypatch.setattr(fsck, "transaction", between)
+    checked = await check(live.database.pool, subject(), [ALICE, BOB], renewed=subject)
+    assert checked.findings == []
+    assert (asked, checked.leaves) == (["tlog.published", "tlog.tree", "tlog.head"], 530 + 3 * 70)
 
 
 async def test_an_empty_ledger_is_sound(database: Database, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from indai.node.ledger_name import ledger_name
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused
 from indai.protocol.keys import SigningKey
@@ -21,6 +22,7 @@ from indai.protocol.merkle import (
     verify_consistency,
     verify_inclusion,
 )
+from indai.protocol.note import format_vkey, parse_vkey
 from indai.protocol.tiles import Tile, decode_entries, decode_hashes, tiles_of
 from indai.storage.pool import transaction
 from indai.tlog import hasher
@@ -268,8 +270,10 @@ async def test_a_head_file_of_another_key_is_refused(
     await grow(database, writer, 2)
     await LogSigner.open(database.pool, KEYS, tmp_path, Clock())
     other = LogKeys(LOG, SigningKey(bytes([3]) * 32), KEYS.time_name, KEYS.time_key)
-    with pytest.raises(InvalidInput, match="does not hold a checkpoint"):
+    with pytest.raises(IndaiError, match="signed with a key that is not here any more") as caught:
         await LogSigner.open(database.pool, other, tmp_path, Clock())
+    assert caught.value.reason is Reason.LOG_ROLLED_BACK
+    assert "begin another ledger: indai up --ledger-year 2027" in caught.value.hint
 
 
 async def test_a_start_on_a_head_file_with_a_flipped_byte_is_refused(
@@ -309,3 +313,21 @@ async def test_the_database_refuses_a_tile_that_changes(
     with pytest.raises(asyncpg.PostgresError) as caught:
         await database.pool.execute("UPDATE tlog.tile SET hashes = decode(repeat('00', 96), 'hex')")
     assert caught.value.sqlstate == "TL003"
+
+
+async def test_a_node_goes_on_with_its_newest_ledger_also_when_its_database_is_lost(
+    database: Database, tmp_path: Path
+) -> None:
+    async def named(node: str, wanted: int = 0, year: int = 2029) -> str:
+        return await ledger_name(database.pool, tmp_path, node, wanted, year)
+
+    assert await named("ind.ai/node") == "ind.ai/node/ledger/2029"  # the first
+    await take_over(database.pool, "ind.ai/node/ledger/2027")
+    await take_over(database.pool, "ind.ai/node/ledger/2027/more")
+    await take_over(database.pool, "ind.ai/node-b/ledger/2028")
+    assert await named("ind.ai/node") == "ind.ai/node/ledger/2027"
+    HeadFile(tmp_path, parse_vkey(format_vkey("ind.ai/node/ledger/2028", b"\x01" * 32))).write(b"signed")
+    assert await named("ind.ai/node") == "ind.ai/node/ledger/2028"
+    assert await named("ind.ai/node", 2031) == "ind.ai/node/ledger/2031"
+    with pytest.raises(InvalidInput, match="has gone on to the ledger ind"):
+        await named("ind.ai/node", 2027)

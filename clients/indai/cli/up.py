@@ -80,6 +80,12 @@ PORTS = {
     multiple=True,
     help=f"Where {', '.join(PORTS)} listen (repeat).",
 )
+@click.option(
+    "--ledger-year",
+    metavar="YEAR",
+    type=click.IntRange(2000, 9999),
+    help="Begin another ledger, of this year (default: go on with the newest).",
+)
 @click.option("--advertise", metavar="HOST:PORT", default="", help="Where other nodes reach this one.")
 @click.option(
     "--tls",
@@ -131,6 +137,7 @@ def up(
     llm_config: str,
     memory: str,
     listens: tuple[str, ...],
+    ledger_year: int | None,
     advertise: str,
     private_peers: bool,
     tls: str,
@@ -175,6 +182,7 @@ def up(
         public_url=public_url.rstrip("/"),
         proxies=networks(proxies),
         llm_config=_llm_config(home, llm_config),
+        ledger_year=ledger_year or 0,
     )
     with _only_one(home):
         _serve(home, settings)

@@ -51,6 +51,7 @@ from indai.node.http_server import MAX_BODY, HttpServer
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import CONTENT_KEY, open_keystore
+from indai.node.ledger_name import ledger_name
 from indai.node.owner_llm_service import owner_scope
 from indai.node.roles import ORDER, SCHEMAS, check
 from indai.node.secrets import Secrets
@@ -238,11 +239,13 @@ class _Process:
         )
 
     async def start_ledger(self) -> None:
-        origin = f"{self._settings.node_handle}/ledger/{datetime.now(UTC).year}"
+        settings, heads = self._settings, self._settings.data / "heads"
+        origin = await ledger_name(
+            self._pool, heads, settings.node_handle, settings.ledger_year, datetime.now(UTC).year
+        )
         keys = LedgerKeys(self._keyring, origin)
         clock = await DatabaseClock.start(self._pool)
         await begin(self._pool, origin)  # the node is its writer, and stays so when this role restarts
-        heads = self._settings.data / "heads"
         signer = await LogSigner.open(self._pool, keys.current, heads, clock, former=keys.former)
         identity = LedgerIdentity(
             self._settings.node_handle, origin, signer.verifier.vkey, self._trusted().network

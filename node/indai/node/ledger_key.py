@@ -7,7 +7,7 @@ next key and the ledger's first head under it, the next look at the record compl
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import structlog
 from indai.client.resolver import Resolver
@@ -40,14 +40,23 @@ class LedgerKey:
         """At a start: complete a change that was cut off; the node's record as it should stand from now on.
 
         Raises as `follow`, and IndaiError (LOG_ROLLED_BACK) when the registry names a key that the ledger
-        took after those that are here: a whole data directory of before signs no second history.
+        took after those that are here, or a ledger that was begun after this one: a whole data directory of
+        before signs no second history.
         """
-        vkey, named = await self.follow(), await self._record()
-        if named is not None and named.ledger_key_change and named.ledger_vkey != vkey:
+        vkey, named = await self.follow(), await self._named()
+        if named is not None and named.ledger_origin > self._said.origin:
+            raise IndaiError(
+                Reason.LOG_ROLLED_BACK,
+                f"The registry names a later ledger, {named.ledger_origin}, than {self._said.origin}.",
+                hint="restore the data directory of after it was begun, or begin one that is later still: "
+                "indai up --ledger-year",
+            )
+        if self._is_ours(named) and named.ledger_key_change and named.ledger_vkey != vkey:
             raise IndaiError(
                 Reason.LOG_ROLLED_BACK,
                 f"The registry names a later key of {self._said.origin} than this node has.",
-                hint="restore the data directory, `keys` and `heads` with it, of after the key was changed",
+                hint="restore the data directory, `keys` and `heads` with it, of after the key was changed; "
+                "if it is lost, begin another ledger: indai up --ledger-year",
             )
         self._place = (address, tls_spki_sha256)
         return self.record
@@ -92,9 +101,16 @@ class LedgerKey:
 
     async def _record(self) -> NodeRecord | None:
         """The node's record as the registry has it; None while it has none, or one of another ledger."""
+        named = await self._named()
+        return named if self._is_ours(named) else None
+
+    def _is_ours(self, named: NodeRecord | None) -> TypeGuard[NodeRecord]:
+        return named is not None and named.ledger_origin == self._said.origin
+
+    async def _named(self) -> NodeRecord | None:
+        """The node's record as the registry has it; None while it has none."""
         try:
-            record = (await self._resolver.resolve(self.handle)).state.node_record
+            return (await self._resolver.resolve(self.handle)).state.node_record
         except NotFound:
             self._resolver.forget(self.handle)  # it may be claimed a moment later
             return None
-        return record if record and record.ledger_origin == self._said.origin else None

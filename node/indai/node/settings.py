@@ -26,7 +26,8 @@ class Settings:
     where a witness keeps its last heads a second time. Who may
     claim there: who has one of the `invites` (a file, one code a line), or a voucher of one of the `issuers`
     (public keys), or everybody; domains of their own only if `branded`. `llm_config` is the gateway's file.
-    `proxies` stand before the http port, and are believed when they say who calls.
+    `proxies` stand before the http port, and are believed when they say who calls. `ledger_year` names the
+    node's ledger; 0 for the newest that it has.
     """
 
     data: Path
@@ -50,6 +51,7 @@ class Settings:
     public_url: str = ""
     proxies: tuple[Network, ...] = ()
     llm_config: Path | None = None
+    ledger_year: int = 0
 
     @property
     def node_handle(self) -> str:

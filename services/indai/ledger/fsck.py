@@ -90,18 +90,28 @@ async def check(
     subject: Subject,
     owners: Sequence[str],
     progress: Callable[[int], None] = lambda leaves: None,
+    renewed: Callable[[], Subject] | None = None,
 ) -> Checked:
     """Check everything. `owners` are all whose entries the ledger has; an entry of anybody else is a finding.
 
-    `progress` is told the leaves done, now and then. Raises Unavailable when the database is out of reach.
+    `progress` is told the leaves done, now and then. `renewed` says the keys of a ledger that may change them
+    meanwhile. Raises Unavailable when the database is out of reach.
     """
-    run = _Run(pool, subject, owners, Checked())
+    run = _Run(pool, subject, owners, Checked(), renewed)
     await run.everything(progress)
     return run.checked
 
 
 class _Run:
-    def __init__(self, pool: asyncpg.Pool, subject: Subject, owners: Sequence[str], checked: Checked) -> None:
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        subject: Subject,
+        owners: Sequence[str],
+        checked: Checked,
+        renewed: Callable[[], Subject] | None,
+    ) -> None:
+        self._renewed = renewed
         self._pool, self._subject, self._owners, self.checked = pool, subject, owners, checked
         self._log = subject.verifier.name
         self._tree = CompactRange()
@@ -113,9 +123,9 @@ class _Run:
         self._wrong: set[tuple[int, int]] = set()
 
     async def everything(self, progress: Callable[[int], None]) -> None:
-        # The file and the newest head first: what is signed meanwhile may be beyond the leaves that are read,
-        # or by a key that the ledger takes meanwhile.
-        await asyncio.to_thread(self._read_head_file)
+        # The file and the newest head first, then what is hashed, then what there is: whatever is added
+        # meanwhile is beyond what was read before it. The keys last: each head that was read is by one.
+        head_file = await asyncio.to_thread(self._read_head_file)
         async with transaction(self._pool, self._owners) as connection:
             await connection.execute("SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = off")
             self._published = await connection.fetchval(
@@ -123,19 +133,31 @@ class _Run:
             )
             hashed = await connection.fetchval("SELECT size FROM tlog.tree WHERE log = $1", self._log) or 0
             size = await connection.fetchval("SELECT size FROM tlog.head WHERE log = $1", self._log) or 0
+            self._begin(head_file)
             entries = aiter(connection.cursor(_ENTRIES, self._log, size, prefetch=_PAGE))
             heads = aiter(connection.cursor(_HEADS, self._log, hashed, prefetch=_PAGE))
             await self._leaves(connection, size, hashed, entries, heads, progress)
             await self._rest(connection, size, hashed)
 
-    def _read_head_file(self) -> None:
-        path = self._subject.head_file
+    def _read_head_file(self) -> bytes | OSError:
         try:
-            self._file_head, _ = self._subject.opened(path.read_bytes())
+            return self._subject.head_file.read_bytes()
         except OSError as error:
-            self.checked.add(str(path), f"The file of the last signed head cannot be read: {error.strerror}.")
+            return error
+
+    def _begin(self, head_file: bytes | OSError) -> None:
+        if self._renewed is not None:
+            self._subject = self._renewed()
+        self._oldest = len(self._subject.former)
+        path = str(self._subject.head_file)
+        if isinstance(head_file, OSError):
+            message = f"The file of the last signed head cannot be read: {head_file.strerror}."
+            self.checked.add(path, message)
+            return
+        try:
+            self._file_head, _ = self._subject.opened(head_file)
         except IndaiError as error:
-            self.checked.add(str(path), f"The file does not hold a head signed by this log: {error.message}")
+            self.checked.add(path, f"The file does not hold a head signed by this log: {error.message}")
 
     async def _leaves(
         self,

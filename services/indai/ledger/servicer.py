@@ -44,6 +44,11 @@ _FIND = """
     WHERE entry.log = $1 AND entry.owner = $2 AND entry.mid = $3 AND entry.kind = $4
 """
 
+_ELSEWHERE = """
+    SELECT head.log FROM tlog.head AS head WHERE head.log <> $3 AND EXISTS (
+        SELECT FROM tlog.entry WHERE entry.log = head.log AND entry.owner = $1 AND entry.mid = $2)
+"""
+
 
 class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     """Serves the ledger that `signer` signs with the current one of `keys`. `clock`: ms since the epoch."""
@@ -174,10 +179,13 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> AsyncIterator[pb.CheckLedgerResponse]:
         """The live ledger against itself: how far it is, then what was found."""
         signer = self._signer
-        subject = Subject(signer.verifier, self._vault, signer.head_file, signer.former)
+
+        def subject() -> Subject:
+            return Subject(signer.verifier, self._vault, signer.head_file, signer.former)
+
         owners = [_handle(owner) for owner in request.owners]
         done: asyncio.Queue[int | None] = asyncio.Queue()
-        work = asyncio.create_task(check(self._pool, subject, owners, done.put_nowait))
+        work = asyncio.create_task(check(self._pool, subject(), owners, done.put_nowait, subject))
         work.add_done_callback(lambda _: done.put_nowait(None))
         try:
             while (leaves := await done.get()) is not None:
@@ -190,6 +198,10 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """Index, leaf, envelope and opening of an owner's commitment; NotFound also for somebody else's."""
         async with transaction(self._pool, [owner]) as connection:
             row = await connection.fetchrow(_FIND, self._identity.log, owner, mid, int(LeafKind.COMMITMENT))
+            other = None if row else await connection.fetchval(_ELSEWHERE, owner, mid, self._identity.log)
+        if row is None and other is not None:
+            message = f"The commitment {mid.hex()[:12]} of {owner} is in another ledger, {other}."
+            raise NotFound(Reason.NOT_FOUND, message, hint="an export from before this ledger began shows it")
         if row is None:
             message = f"The ledger of {owner} holds no commitment {mid.hex()[:12]}."
             raise NotFound(Reason.NOT_FOUND, message, hint="see `indai threads` for those it holds")

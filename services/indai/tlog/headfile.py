@@ -11,10 +11,11 @@ its place: it is a plain signed note.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from indai.protocol.checkpoint import Checkpoint, open_checkpoint
+from indai.protocol.checkpoint import Checkpoint, open_checkpoint, read_checkpoint
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
 from indai.protocol.note import Verifier, parse_note
 from indai.storage.cluster import write_private
@@ -29,7 +30,7 @@ class HeadFile:
 
     def read(self) -> Checkpoint | None:
         """The head in it; None before the first. Raises InvalidInput for a file that is not this log's own
-        note.
+        note, and IndaiError (LOG_ROLLED_BACK) for one by a key that is not here.
         """
         try:
             note = self.path.read_bytes()
@@ -41,6 +42,8 @@ class HeadFile:
         try:
             return open_checkpoint(note, signer_of(note, self._verifiers))[0]
         except IndaiError as error:
+            if self._by_another_key(note):
+                raise self._keyless() from error
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT,
                 f"{self.path} does not hold a checkpoint signed by {log}: {error.message}",
@@ -54,6 +57,22 @@ class HeadFile:
             write_private(self.path, note)
         except OSError as error:
             raise self._unusable(error) from error
+
+    def _by_another_key(self, note: bytes) -> bool:
+        """Whether it is a head of this log that none of the keys here claims to have signed."""
+        with suppress(IndaiError):
+            own = {(one.name, one.key_hash) for one in self._verifiers}
+            signed = {(one.name, one.key_hash) for one in parse_note(note)[1]}
+            return read_checkpoint(note).origin == self._verifiers[0].name and not own & signed
+        return False
+
+    def _keyless(self) -> IndaiError:
+        log = self._verifiers[0].name
+        return IndaiError(
+            Reason.LOG_ROLLED_BACK,
+            f"The last head of {log} is signed with a key that is not here any more.",
+            hint=f"Restore the `keys` of when {self.path} was written; if they are lost, {_anew(log)}.",
+        )
 
     def _unusable(self, error: OSError) -> Unavailable:
         return Unavailable(
@@ -74,5 +93,11 @@ def rolled_back(log: str, why: str, path: Path) -> IndaiError:
     return IndaiError(
         Reason.LOG_ROLLED_BACK,
         f"The log {log} was rolled back: {why}.",
-        hint=f"Restore the newest database ({path} holds the head it must reach), or begin a new log.",
+        hint=f"Restore the newest database ({path} holds the head it must reach), or {_anew(log)}.",
     )
+
+
+def _anew(log: str) -> str:
+    """What is left when a log can't go on: nobody can sign a second history under its name."""
+    stem, _, year = log.rpartition("/ledger/")
+    return f"begin another ledger: indai up --ledger-year {int(year) + 1}" if stem else "begin a new log"

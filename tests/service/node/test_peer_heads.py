@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import os
 from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from indai.ledger.fsck import Subject, check
 from indai.ledger.keys import LedgerKeys
 from indai.ledger.servicer import LedgerService
 from indai.ledger.vault import Vault
+from indai.node import app
 from indai.node.inprocess import local_channel
 from indai.node.keyring import Keyring
 from indai.node.keystore import open_keystore
@@ -45,8 +47,9 @@ from indai.v1 import ledger_pb2, ledger_pb2_grpc, owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
 
 from tests.conftest import Database
-from tests.service.node.conftest import Pair
-from tests.service.node.world import Node, now_ms
+from tests.service.node.conftest import ALICES, Pair
+from tests.service.node.lives import is_cancelled, until
+from tests.service.node.world import Node, Owner, now_ms
 
 HOUR, DAY = 3_600_000, 86_400_000
 KEPT = "ind.ai/node-kept"  # the node whose ledger is started again and again
@@ -177,7 +180,7 @@ class Machine:
     pair: Pair
     pool: asyncpg.Pool
     data: Path
-    origin = f"{KEPT}/ledger/2026"
+    origin: str = f"{KEPT}/ledger/2026"
 
     @property
     def keyring(self) -> Keyring:
@@ -256,13 +259,18 @@ async def test_a_change_that_is_cut_off_anywhere_is_complete_after_a_start_or_wa
     # Older keys alone start nothing any more: nobody signs with what was given up.
     (newest_key,) = (tmp_path / "keys").glob("log-*-3.sealed")
     hidden = newest_key.rename(tmp_path / "hidden")
-    with pytest.raises(InvalidInput, match="does not hold a checkpoint signed by"):
+    with pytest.raises(IndaiError, match="signed with a key that is not here any more") as lost:
         await machine.start()
+    assert "indai up --ledger-year 2027" in lost.value.hint
     latest = head_file.read_bytes()
     head_file.write_bytes(backup)  # nor does a backup of the whole, which looks sound to itself
     with pytest.raises(IndaiError, match="names a later key"):
         await machine.start()
     head_file.write_bytes(latest)
+    machine.origin = f"{KEPT}/ledger/2025"
+    with pytest.raises(IndaiError, match="names a later ledger"):  # as of before the operator began another
+        await machine.start()
+    machine.origin = f"{KEPT}/ledger/2026"
     hidden.rename(newest_key)
     await machine.grow(1)
     await machine.start()
@@ -275,3 +283,68 @@ async def test_a_change_that_is_cut_off_anywhere_is_complete_after_a_start_or_wa
         assert ("had given up" in " ".join(one.message for one in findings)) is said
         assert bool(findings) is said
     await pool.close()
+
+
+class Turned(datetime):
+    """The calendar of who starts a node."""
+
+    year_now = 2026
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Turned:
+        return cls(cls.year_now, 1, 1, tzinfo=tz)
+
+
+async def deal_with_ivy(owner: Owner) -> owner_pb2.GetReceiptRequest:
+    start = now_ms() + HOUR
+    thread = await owner.meet("ind.ai/ivy", minutes=20, from_ms=start, until_ms=start + 20 * DAY)
+    assert thread.state == owner_pb2.THREAD_STATE_COMMITTED
+    return owner_pb2.GetReceiptRequest(thread_id=thread.thread_id)
+
+
+async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_the_operator_says(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "datetime", Turned)
+    handle, world, policy = "ind.ai/node-y", pair.world, pair.world.policy.policy
+    ivy = await pair.b.agent("ind.ai/ivy", ALICES.replace("ind.ai/bob", "ind.ai/dora"))
+    async with world.node("node-y") as node:
+        dora = await node.agent("ind.ai/dora", ALICES.replace("ind.ai/bob", "ind.ai/ivy"))
+        before = [await deal_with_ivy(dora)]
+        assert await world.ledger(handle) == f"{handle}/ledger/2026"
+    monkeypatch.setattr(Turned, "year_now", 2027)
+    async with world.node("node-y") as node:
+        assert await world.ledger(handle) == f"{handle}/ledger/2026"
+        dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
+        before.append(await deal_with_ivy(dora))
+        for ask in before:  # of either year
+            assert (await dora.stub.GetReceipt(ask)).leaf
+        exports = [await export(node, tmp_path / "y.jsonl"), await export(pair.b, tmp_path / "b.jsonl")]
+        registry = await world.mirror(tmp_path / "registry.jsonl")
+        report = audit(exports, registry, policy)
+        assert [finding.to_json() for finding in report.findings] == []
+        assert {one.verdict for one in report.commitments} == {Verdict.VALID}
+    async with world.node("node-y", ledger_year=2028) as node:
+        assert await world.ledger(handle) == f"{handle}/ledger/2028"
+        dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
+        ask = await deal_with_ivy(dora)
+        assert (await dora.stub.GetReceipt(ask)).leaf
+        # What was agreed in the older one lives on: called off here, erased there.
+        await dora.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=before[0].thread_id))
+        await until(dora, before[0].thread_id, is_cancelled)
+        await until(ivy, before[0].thread_id, is_cancelled)
+    async with world.node("node-y") as node:  # it is the newest now, and goes on
+        dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
+        assert (await dora.stub.GetReceipt(ask)).leaf
+        with pytest.raises(NotFound, match="in another ledger"):
+            await dora.stub.GetReceipt(before[1])
+        exports += [await export(node, tmp_path / "z.jsonl"), await export(pair.b, tmp_path / "b2.jsonl")]
+        registry = await world.mirror(tmp_path / "registry.jsonl")
+        report = audit([exports[0], exports[2], exports[3]], registry, policy)
+        assert [finding.to_json() for finding in report.findings] == []
+        assert {one.verdict for one in report.commitments} == {Verdict.VALID}
+        erase = owner_pb2.EraseContentRequest(thread_id=before[1].thread_id)
+        assert (await dora.stub.EraseContent(erase)).erased_entries > 0
+    with pytest.raises(InvalidInput, match="has gone on to the ledger"):
+        async with world.node("node-y", ledger_year=2027):
+            pass

@@ -78,7 +78,7 @@ class World:
         return Resolver(self.stub(), self.policy, now_ms)
 
     async def ledger(self, handle: str) -> str:
-        """The origin of a node's ledger, as its record says; a node that starts next year has another."""
+        """The origin of a node's ledger, as its record says; it is named for the year in which it began."""
         record = (await self.resolver().resolve(handle)).state.node_record
         assert record is not None
         return record.ledger_origin
@@ -96,7 +96,9 @@ class World:
         return path
 
     @contextlib.asynccontextmanager
-    async def node(self, name: str, peer: str = "127.0.0.1:0", *more: str) -> AsyncIterator[Node]:
+    async def node(
+        self, name: str, peer: str = "127.0.0.1:0", *more: str, ledger_year: int = 0
+    ) -> AsyncIterator[Node]:
         async def enrol(_: str, handle: str, record: registry_pb2.NodeRecord) -> None:
             await self.enrol(handle, record)
 
@@ -109,6 +111,7 @@ class World:
             listen={"peer": peer},
             neighbours={"registry": self.registry},
             network=self.network,
+            ledger_year=ledger_year,
         )
         async with _started(settings, enrol, self.databases) as info:
             yield Node(self, settings.data, info)
@@ -157,6 +160,9 @@ class Node:
         token = (self.data / "operator.token").read_text().strip()
         return OperatorServiceStub(plain_channel(self.info.addresses["owner"], token=token))
 
+    def owner_stub(self, token: str) -> OwnerServiceAsyncStub:
+        return OwnerServiceStub(plain_channel(self.info.addresses["owner"], token=token))
+
     async def agent(
         self,
         handle: str,
@@ -186,8 +192,7 @@ class Node:
             delegator="" if below in handle else below,
         )
         await self.world.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
-        stub = OwnerServiceStub(plain_channel(self.info.addresses["owner"], token=made.token))
-        return Owner(handle, stub, made.token)
+        return Owner(handle, self.owner_stub(made.token), made.token)
 
 
 @dataclass

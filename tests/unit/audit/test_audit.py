@@ -120,6 +120,21 @@ def test_an_older_export_of_the_same_ledger_is_no_contradiction(tmp_path: Path) 
         assert report.exit_status == 0
 
 
+def test_an_older_export_beside_the_newer_does_not_hide_what_happened_since(tmp_path: Path) -> None:
+    life = lived()
+    world = life.deal.world
+    older = world.write(tmp_path, ("b",))[0].rename(tmp_path / "older.jsonl")
+    life.happen(life.event("CANCEL"))
+    paths = [older, *world.write(tmp_path)]
+    for files in (paths, paths[::-1]):
+        report = audit(files, tmp_path / "registry.jsonl", world.trust)
+        assert [finding.to_json() for finding in report.findings] == []
+        assert [(one.verdict, one.state) for one in report.commitments] == [(Verdict.VALID, "CANCELLED")]
+    # Nor does somebody else's export say what a party has not recorded.
+    report = audit(paths[:2], tmp_path / "registry.jsonl", world.trust)
+    assert checks(report, Severity.NOTE) == {"event-held"}
+
+
 def test_two_views_of_one_ledger_are_taken_together(tmp_path: Path) -> None:
     world = honest()
     older = dataclasses.replace(

@@ -130,7 +130,7 @@ class Judge:
             ledger = self._ledger_of_party(party, case, self._time(case, receipt))
             held = ledger.held.get((party.handle, case.mid)) if ledger else None
             if ledger is not None and held is not None:
-                holders.append(Holder(party.handle, ledger, held))
+                holders.append(Holder(party.handle, ledger, held, self._others(party.handle, ledger)))
         handles = [party.handle for party in case.commitment.parties]
         history, flaws = self._lives.judge(offer, handles, holders)
         for flaw in flaws:
@@ -300,6 +300,12 @@ class Judge:
             node = self._history.home_node(party.subject_id, time_ms)
             candidates = [one for one in shown if one.header.node == node]
         return max(candidates, key=lambda one: (party.handle, case.mid) in one.held, default=None)
+
+    def _others(self, owner: str, ledger: Ledger) -> list[Ledger]:
+        """Further exports that show an owner's leaves, of nodes that it has lived on."""
+        homes = {ledger.header.node} | (self._history.homes(owner) if self._history else set())
+        shown = (one for one in self._ledgers if one is not ledger and one.shows(owner))
+        return [one for one in shown if one.header.node in homes]
 
     def _unopened(self) -> Iterator[CommitmentVerdict]:
         """Commitments of a whole node's export of which only the leaf is shown."""

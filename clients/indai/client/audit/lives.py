@@ -42,11 +42,20 @@ class Flaw:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A party with the ledger that was supplied for it, and its leaf of the commitment."""
+    """A party with the ledger that was supplied for it, its leaf of the commitment, and other exports of
+    nodes that it has lived on: a later one of this ledger, or of the one that followed it."""
 
     handle: str
     ledger: Ledger
     held: Held | None
+    others: Sequence[Ledger] = ()
+
+    def event(self, mid: bytes) -> tuple[str, Happened] | None:
+        """(origin of the ledger, leaf) of an event that it has recorded."""
+        for ledger in (self.ledger, *self.others):
+            if found := ledger.events.get((self.handle, mid)):
+                return ledger.header.log, found
+        return None
 
 
 class Lives:
@@ -152,24 +161,26 @@ def _flaw(history: History, one: Happened, error: ProtocolError, raw: dict[bytes
 
 def _recorded(history: History, holder: Holder) -> Iterator[Flaw]:
     """A party's ledger holds every numbered event, after the deed and in their order."""
-    last = holder.held.place.index if holder.held else None
+    place = holder.held.place.index if holder.held else None
+    last = None if place is None else (holder.ledger.header.log, place)
     for event in history.messages:
         if not body_of(event).seq:
             continue
-        found = holder.ledger.events.get((holder.handle, event.mid))
-        if found is None:
+        recorded = holder.event(event.mid)
+        if recorded is None:
             words = f"The ledger of {holder.handle} does not show the {_name(event)}."
             yield Flaw(Verdict.UNCONFIRMED, "event-held", words, Place(holder.ledger.file))
             continue
+        log, found = recorded
         if found.time_ms + MAX_SKEW_MS < event.issued_at_ms:
             words = f"{_name(event)}: {holder.handle} recorded it before the time at which it was issued."
             yield Flaw(Verdict.INVALID, "event-rule", words, found.place)
         index = found.place.index
-        if last is not None and index is not None and index < last:
+        if last is not None and index is not None and log == last[0] and index < last[1]:
             words = f"{_name(event)}: it stands before what it follows in the ledger of {holder.handle}."
             yield Flaw(Verdict.INVALID, "order", words, found.place)
         if event in history.chain:
-            last = index
+            last = None if index is None else (log, index)
 
 
 def _order(one: Happened) -> tuple[int, int, bytes]:
