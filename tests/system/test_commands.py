@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from indai.cli import up
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 # All that it listens on: a second node of another worker, or somebody's own, has the ports people type.
 LISTEN = [
     option
@@ -50,7 +50,7 @@ class Shell:
             [sys.executable, "-m", "indai.cli.main", *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             env=_environment() | {"INDAI_DATA": str(self.data)},
             check=False,
         )
@@ -94,7 +94,7 @@ def running_node(base: Path) -> Iterator[Shell]:
             yield Shell(base / "home")
         finally:
             node.send_signal(signal.SIGTERM)
-            status = node.wait(60)
+            status = node.wait(120)
         assert status == 0, (base / "up.log").read_text()[-4000:]
         assert not (base / "home" / "run.json").exists()
 

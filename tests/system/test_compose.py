@@ -27,10 +27,10 @@ COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_t
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 # In an order in which each finds what it depends on.
 ROLES = ["registry", "north-policy", "north-ledger", "north-llm", "north-memory", "north"]
-START_S, POLL_S = 60, 0.2
+START_S, POLL_S = 120, 0.2
 ANYWHERE = "0.0.0.0"  # noqa: S104 - what a container binds to
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def _compose_exists() -> bool:

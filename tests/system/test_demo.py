@@ -112,6 +112,7 @@ def test_from_the_link_to_the_first_approval_a_phone_needs_at_most_six_clicks(de
     if not HAVE_CHROMIUM:
         pytest.skip(f"there is no browser at {CHROMIUM}: apt-get install chromium")
     clicks = 0
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         page = browser.new_page(viewport=PHONE)
@@ -120,7 +121,7 @@ def test_from_the_link_to_the_first_approval_a_phone_needs_at_most_six_clicks(de
             page.get_by_role("button", name=name, exact=True).click()
             clicks += 1
         expect(page.get_by_role("status")).to_have_text("You said yes. It is being signed.")
-        expect(page.get_by_text("stands", exact=True)).to_be_visible(timeout=30_000)
+        expect(page.get_by_text("stands", exact=True)).to_be_visible()
         browser.close()
     assert clicks <= 6
 

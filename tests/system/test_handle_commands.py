@@ -12,7 +12,7 @@ import pytest
 from tests.system.test_commands import running_node
 from tests.unit.cli.runs import run
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 class Here:

@@ -79,7 +79,7 @@ async def traders(pair: Pair) -> tuple[Trader, Trader]:
     return buyer, shop
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 async def test_payers_and_sellers_killed_at_every_step_promise_each_thing_once(tmp_path: Path) -> None:
     async with two_nodes(tmp_path) as pair:
         buyer, shop = await traders(pair)

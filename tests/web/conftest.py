@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
 
 from tests.service.web.conftest import Desks, desks
 from tests.service.web.tenants import City
@@ -35,8 +35,12 @@ ARGUMENTS = (
 )
 PHONE: ViewportSize = {"width": 360, "height": 740}
 DESKTOP: ViewportSize = {"width": 1280, "height": 860}
+LONGEST_MS = 60_000
+"""What a page may take on a busy machine; whoever waits for it waits no longer than it takes."""
 SCREENSHOTS = os.environ.get("INDAI_SCREENSHOTS", "")
 """A directory for pictures of every page; the ones in docs/screenshots are made so."""
+
+expect.set_options(timeout=LONGEST_MS)
 
 
 class Screen:
@@ -87,7 +91,7 @@ async def screen(
 ) -> AsyncIterator[Screen]:
     """A window at bob's node. `more`: settings of the browser, such as `color_scheme` or `locale`."""
     context = await chromium.new_context(viewport=size, reduced_motion="reduce", **more)  # type: ignore[arg-type]
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(LONGEST_MS)
     try:
         name = "phone" if size == PHONE else "desktop"
         yield Screen(desks.base(desks.b), context, await context.new_page(), name)

@@ -77,15 +77,13 @@ class TenantTalks:
         )
 
     async def live(self, visit: Visit) -> web.StreamResponse:
-        """An event at each change."""
+        """An event at first and at each change."""
         request = pb.WatchTenantRequest(tenant=self._frame.tenant(visit))
 
         async def events() -> AsyncIterator[str]:
-            first = True
+            # At once too: the page may be older than the watch.
             async for _ in self._desk.WatchTenant(request, metadata=visit.metadata):
-                if not first:
-                    yield "changed"
-                first = False
+                yield "changed"
 
         return await self._live.answer(visit, events())
 

@@ -168,7 +168,7 @@ async def test_a_webhook_hears_of_the_end_with_its_credentials(node: Node) -> No
             )
         )
         task = (await client.send_message(request, context=context())).task
-        headers, body = await asyncio.wait_for(hook.heard.get(), 10)
+        headers, body = await asyncio.wait_for(hook.heard.get(), 60)
         assert headers["Authorization"] == "Bearer s3cret"
         assert headers["X-A2A-Notification-Token"] == "t0ken"
         assert body["task"]["id"] == task.id

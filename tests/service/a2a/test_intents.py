@@ -169,7 +169,7 @@ async def test_only_the_owner_can_say_yes(place: Place) -> None:
     thread = again["metadata"][EXTENSION]["thread"]
     code = next(each.code for each in inbox if each.thread_id == thread)
     await place.alice.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=code, approve=True))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while state(await place.task(again["id"])) != "INPUT_REQUIRED":
             await asyncio.sleep(0.02)
     done = await place.send(data(cosign(await place.offer(again), place.eve.key)), again["id"])

@@ -59,13 +59,13 @@ class Provider:
 
     async def until(self, count: int, *, signs: int = 0) -> list[Json]:
         """Waits for so many messages; gives them."""
-        async with asyncio.timeout(20), self.news:
+        async with asyncio.timeout(60), self.news:
             await self.news.wait_for(lambda: len(self.sent) >= count and len(self.signs) >= signs)
         return self.sent
 
     async def until_tried(self, count: int) -> None:
         """Waits for so many attempts."""
-        async with asyncio.timeout(20), self.news:
+        async with asyncio.timeout(60), self.news:
             await self.news.wait_for(lambda: len(self.tried) >= count)
 
     def texts(self) -> list[str]:

@@ -86,7 +86,7 @@ class Room:
 
     async def until(self, query: str, wanted: object) -> None:
         """Waits until a query has the wanted value: what is awaited is a row, and rows make no sound."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await self.rows(query))[0][0] != wanted:
                 await asyncio.sleep(0.01)
 

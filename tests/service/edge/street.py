@@ -72,7 +72,7 @@ class Street:
         ):
             assert answer.status == 200
         asked = channels_pb2.GetChannelStatusRequest(name=ACCOUNTS[provider].name)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (found := await self._operator().GetChannelStatus(asked)).unread or found.waiting:
                 await asyncio.sleep(0.02)
         return json.dumps(self.provider.sent[before:], ensure_ascii=False, default=repr)

@@ -160,7 +160,7 @@ async def test_after_the_database_has_cut_every_connection_webhooks_are_taken_an
             " WHERE datname = current_database() AND application_name = 'indai'"
         )
         await admin.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await room.deliver("whatsapp-cloud", now_text(2, "after")) != 200:
                 await asyncio.sleep(0.01)
         await room.provider.until(2)

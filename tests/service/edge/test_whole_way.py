@@ -156,7 +156,7 @@ async def test_who_writes_to_a_paused_agent_is_told_what_that_means(street: Town
             said = wa_message("text", {"body": text}, f"wamid.{way}{text}", **whose)
             payload = wa(said, contact={"profile": {"name": "Meera"}, "wa_id": whose["from"]})
             await street.say("whatsapp-cloud", payload)
-            async with asyncio.timeout(20), street.provider.news:
+            async with asyncio.timeout(60), street.provider.news:
                 await street.provider.news.wait_for(lambda: len(heard()) >= count)  # noqa: B023
         return heard()
 

@@ -51,7 +51,7 @@ async def test_a_request_is_filed_polled_and_resolved(near: Neighbours, office: 
     assert (polled.request.state, polled.request.stage) == ("COMMITTED", "A crew is on its way.")
     done = asking_pb2.ResolveRequestRequest(request=mine.reference, outcome="The lamp was replaced.")
     assert (await near.office.asking.ResolveRequest(done)).request.outcome == "The lamp was replaced."
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (told := await filed(near, thread)).state != "FULFILLED":
             await asyncio.sleep(0.05)
     assert told.outcome == "The lamp was replaced."

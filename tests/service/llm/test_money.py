@@ -160,7 +160,7 @@ async def test_an_interrupted_or_stopped_generation_holds_nothing(
     asking = await gateway(configuration(server))
     await limit(asking.store, "tenant", "", "day", 1_000_000)
     running = asyncio.ensure_future(asking.answer(generation_id=identifier(9)))
-    await asyncio.wait_for(server.asked.wait(), 5)
+    await asyncio.wait_for(server.asked.wait(), 60)
     assert (await held(asking.store))["tenant", "day"][1] > 0
     stop = pb.StopGenerationRequest(scope=SCOPE, generation_id=identifier(9))
     await asking.service.StopGeneration(stop, CONTEXT)
@@ -220,10 +220,10 @@ async def test_embeddings_that_nobody_waits_for_any_more_are_booked_and_hold_not
     await limit(asking.store, "tenant", "", "day", 1_000_000)
     request = pb.EmbedRequest(scope=SCOPE, texts=["which paint lasts longest?"] * 3)
     running = asyncio.ensure_future(asking.service.Embed(request, CONTEXT))
-    await asyncio.wait_for(server.asked.wait(), 5)
+    await asyncio.wait_for(server.asked.wait(), 60)
     assert (await held(asking.store))["tenant", "day"][1] > 0
     running.cancel()
-    await asyncio.wait_for(server.aborted.wait(), 5)
+    await asyncio.wait_for(server.aborted.wait(), 60)
     await asyncio.gather(running, return_exceptions=True)
     await asking.service.close()
     (row,) = await asking.rows()

@@ -237,7 +237,7 @@ async def test_after_a_restart_of_the_database_work_goes_on(server_home: Path) -
     await until(room, lambda found: not found)
     assert server.pid
     os.kill(server.pid, signal.SIGKILL)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while server.pid is not None:
             await asyncio.sleep(0.02)
     with pytest.raises(IndaiError) as refused:

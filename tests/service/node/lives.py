@@ -26,7 +26,7 @@ async def seen(owner: Owner, thread_id: str) -> owner_pb2.Thread:
 
 
 async def until(
-    owner: Owner, thread_id: str, ready: Callable[[owner_pb2.Thread], bool], within_s: float = 20
+    owner: Owner, thread_id: str, ready: Callable[[owner_pb2.Thread], bool], within_s: float = 60
 ) -> owner_pb2.Thread:
     """The thread once it is as wanted; a watch ends with the deed."""
     async with asyncio.timeout(within_s):

@@ -60,7 +60,7 @@ async def test_a_commit_whose_answer_is_lost_is_carried_on(
         thread = (await pair.alice.stub.StartMeet(wanted)).thread
     except Unavailable:
         thread = (await pair.alice.stub.StartMeet(wanted)).thread
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for owner in (pair.alice, pair.bob):
             seen = await owner.rest(thread.thread_id)
             assert (seen.state, seen.in_calendar) == (COMMITTED, True)
@@ -119,7 +119,7 @@ async def test_a_withdrawal_after_the_commitment_brings_the_receipt_again(
     thread_id = (await pair.alice.stub.StartMeet(request("Doubt"))).thread.thread_id
     wanted = bytes.fromhex(thread_id)
     started.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         waiting = await pair.alice.rest(thread_id, owner_pb2.THREAD_STATE_AWAITING_RECEIPT)
         assert waiting.state == owner_pb2.THREAD_STATE_AWAITING_RECEIPT
         assert (await pair.bob.rest(thread_id)).state == COMMITTED

@@ -85,7 +85,7 @@ async def test_what_is_offered_is_held_and_released_when_it_is_declined(market: 
     (question,) = (await first.owner.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
     assert "₹3,000.00" in question.terms
     await first.owner.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=question.code))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await left(market, "rug") == 0:
             await asyncio.sleep(0.05)
     asking = await second.rests(await second.books(market.seller.handle, "rug"))

@@ -101,7 +101,7 @@ async def agreed(here: Scene, title: str = "Coffee") -> owner_pb2.Thread:
 
 
 async def eventually(ready: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await ready():
             await asyncio.sleep(0.05)
 

@@ -72,7 +72,7 @@ async def test_an_offer_for_a_key_revoked_since_is_not_accepted(scene: Scene) ->
     thread_id, proposal = await inside.ask()
     key_id = negotiation_pb2.Move.FromString(proposal.payload).header.key_id
     await world.revoke("ind.ai/frank", key_id)
-    await asyncio.wait_for(synced(scene.pair), 10)
+    await asyncio.wait_for(synced(scene.pair), 60)
     answer = await inside.say(inside.offer(proposal))
     assert answer.error.reason
     assert (await inside.thread(thread_id)).thread.state == owner_pb2.THREAD_STATE_NEGOTIATING
@@ -93,7 +93,7 @@ async def test_the_prefix_that_the_rule_wants_stands_in_the_calendar(scene: Scen
         if one.thread_id == thread.thread_id
     ]
     await scene.carol.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=approval.code, approve=True))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         done = await scene.carol.rest(thread.thread_id)
     assert (done.state, done.in_calendar) == (COMMITTED, True)
     text = (scene.pair.a.data / "calendars" / "ind.ai_carol.ics").read_bytes()

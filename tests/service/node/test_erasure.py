@@ -89,7 +89,7 @@ async def erase(owner: Owner, thread_id: str) -> owner_pb2.EraseContentResponse:
 
 async def erase_delivered(owner: Owner, thread_id: str) -> None:
     """As soon as the other side has the last message: until then it is refused."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await erase(owner, thread_id)

@@ -38,7 +38,7 @@ async def test_either_owner_cancels_before_the_start(pair: Pair, who: str) -> No
         after = await until(owner, thread.thread_id, is_cancelled)
         assert (after.commitment_state, after.state) == (CANCELLED, owner_pb2.THREAD_STATE_COMMITTED)
         assert not after.in_calendar
-        watched = await asyncio.wait_for(owner.rest(thread.thread_id), 10)  # a watch of what is over ends
+        watched = await asyncio.wait_for(owner.rest(thread.thread_id), 60)  # a watch of what is over ends
         assert watched.commitment_state == CANCELLED
         await until(owner, thread.thread_id, lambda _, node=node, owner=owner: not busy(node, owner, thread))  # type: ignore[misc]
     ours, theirs = [

@@ -69,19 +69,19 @@ async def test_owners_are_reminded_then_say_that_it_took_place_or_it_is_overdue(
     first, second = sorted((kept, forgotten), key=lambda one: one.start_time.ToMilliseconds())
     both = (pair.alice, pair.bob)
     jump(first.start_time.ToMilliseconds() - 3 * HOUR)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (today := await reminders(pair.alice, first, "TODAY")):
             await asyncio.sleep(0.05)
         assert today[0].startswith(f"Today: {first.title} with ind.ai/bob")
         while not any(line.startswith("Today: ") for line in await told(talk)):
             await asyncio.sleep(0.2)  # where she talks to her agent, too
     jump(first.start_time.ToMilliseconds() - 40 * MINUTE)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await reminders(pair.alice, first):
             await asyncio.sleep(0.05)
     assert await reminders(pair.bob, first) == []  # he likes the usual quarter of an hour
     jump(first.start_time.ToMilliseconds() - 10 * MINUTE)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for owner in both:
             while not (soon := await reminders(owner, first)):
                 await asyncio.sleep(0.05)
@@ -93,14 +93,14 @@ async def test_owners_are_reminded_then_say_that_it_took_place_or_it_is_overdue(
 
     jump(max(one.end_time.ToMilliseconds() for one in (first, second)) + MINUTE)
     said = owner_pb2.FulfilCommitmentRequest(thread_id=kept.thread_id)
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while not await taken(pair.alice.stub.FulfilCommitment(said)):
             await asyncio.sleep(0.5)  # until the registry has signed a head at the new time
     fulfilled = owner_pb2.COMMITMENT_STATE_FULFILLED
     for owner in both:
-        await until(owner, kept.thread_id, lambda seen: seen.commitment_state == fulfilled, 40)
+        await until(owner, kept.thread_id, lambda seen: seen.commitment_state == fulfilled)
         assert (await until(owner, forgotten.thread_id, lambda _: True)).commitment_state == STANDS
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (due := await reminders(owner, forgotten, "DUE")):
                 await asyncio.sleep(0.05)
         assert due[0].endswith("is due: say whether the meeting took place.")
@@ -108,12 +108,12 @@ async def test_owners_are_reminded_then_say_that_it_took_place_or_it_is_overdue(
     jump(forgotten.end_time.ToMilliseconds() + DAY + HOUR)
     overdue = owner_pb2.COMMITMENT_STATE_OVERDUE
     for owner in both:
-        seen = await until(owner, forgotten.thread_id, lambda seen: seen.commitment_state == overdue, 40)
+        seen = await until(owner, forgotten.thread_id, lambda seen: seen.commitment_state == overdue)
         assert seen.words == "Nobody has said yet that the meeting took place."
     jump(forgotten.end_time.ToMilliseconds() + 31 * DAY)
     expired = owner_pb2.COMMITMENT_STATE_EXPIRED
     for owner in both:
-        seen = await until(owner, forgotten.thread_id, lambda seen: seen.commitment_state == expired, 60)
+        seen = await until(owner, forgotten.thread_id, lambda seen: seen.commitment_state == expired)
         assert seen.words.endswith("the matter is closed.")
     report = await audited(pair, tmp_path)
     assert [finding.to_json() for finding in report.findings] == []

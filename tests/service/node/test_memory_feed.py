@@ -57,7 +57,7 @@ async def test_who_has_left_is_not_told_of_again() -> None:
 
 
 async def until(ask: Callable[[], object]) -> list[pb.Hit]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (hits := await ask()):  # type: ignore[misc]
             await asyncio.sleep(0.05)
     return hits  # type: ignore[no-any-return]

@@ -41,7 +41,7 @@ async def moves(owner: Owner, thread_id: str) -> list[str]:
 
 
 async def until(owner: Owner, thread_id: str, state: int) -> owner_pb2.Thread:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (seen := await owner.rest(thread_id, state)).state != state:
             pass
     return seen

@@ -43,7 +43,7 @@ async def agreed(pair: Pair, shop: Trader) -> owner_pb2.Thread:
 
 async def page(shop: Trader, thread: owner_pb2.Thread) -> str:
     """The id of the provider's link, once it is there."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             request = commerce_pb2.GetPayLinkRequest(thread_id=thread.thread_id)
             url = (await shop.commerce.GetPayLink(request)).page_url

@@ -71,7 +71,7 @@ async def test_each_side_holds_the_others_heads_and_exports_them(pair: Pair, tmp
     await pair.bob.rest(thread.thread_id)
     paths = []
     for name, node, other in (("a", pair.a, "ind.ai/node-b"), ("b", pair.b, "ind.ai/node-a")):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 path = await export(node, tmp_path / f"{name}.jsonl")
                 heard = [one for _, one in read_export(path) if isinstance(one, PeerCheckpointLine)]

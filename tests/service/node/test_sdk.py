@@ -137,7 +137,7 @@ async def test_what_is_left_to_the_owner_waits_for_the_owner(pair: Pair) -> None
 
         asked = asyncio.create_task(them.meet(lister.handle, minutes=30, within=WEEK))
         serving = asyncio.create_task(me.serve())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await shown.wait()
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)

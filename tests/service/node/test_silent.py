@@ -30,7 +30,7 @@ async def test_an_objection_is_recorded_though_the_other_node_is_gone(
         await alice.stub.DisputeCommitment(owner_pb2.DisputeCommitmentRequest(thread_id=thread.thread_id))
         assert not (await until(alice, thread.thread_id, lambda _: True)).disputed
         jump(time.time_ns() // 1_000_000 + 11 * MINUTE)
-        await until(alice, thread.thread_id, lambda seen: seen.disputed, 60)
+        await until(alice, thread.thread_id, lambda seen: seen.disputed)
         asked, said = await events(alice, thread)
         kind = negotiation_pb2.EVENT_KIND_DISPUTE
         assert [(one.kind, one.seq, one.header.sender) for one in (asked, said)] == [

@@ -187,7 +187,7 @@ async def test_what_the_rules_would_ask_about_is_told_in_the_chat_and_so_is_the_
             tools_pb2.AnswerToolApprovalRequest(code=waiting.code, approve=True)
         )
         assert "Meeting with Ravi" in _titles(desks)
-        async with asyncio.timeout(30):  # the job that tells it begins with the owner's word
+        async with asyncio.timeout(60):  # the job that tells it begins with the owner's word
             while (page := (await visitor.get("/bob")).text).count('class="theirs"') < 4:
                 await asyncio.sleep(0.05)
         assert "The meeting stands in the calendar of ind.ai/bob: " in page

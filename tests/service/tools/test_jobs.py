@@ -90,7 +90,7 @@ async def test_a_long_one_runs_as_a_job_and_the_session_is_told(
     assert not made.calls
     assert (await call(box, "report", {"x": 1})).job == outcome.job  # the same turn asks for the same job
     worker()
-    await asyncio.wait_for(shop.heard.wait(), 20)
+    await asyncio.wait_for(shop.heard.wait(), 60)
     ((session, told),) = shop.news
     assert (session, told.job, told.result) == ("s1", outcome.job, {"state": "ready"})
     assert [caller.turn for caller, _ in made.calls] == ["t1"]
@@ -261,5 +261,5 @@ async def test_a_queue_s_probe_is_told_only_once_somebody_listens(bench: Bench) 
             await bench.pool.fetchval("SELECT 1")
         assert not probe.done()
         await connections.add_listener("ch_test", heard.put_nowait)
-        assert await asyncio.wait_for(heard.get(), 10) == "are you there"
+        assert await asyncio.wait_for(heard.get(), 60) == "are you there"
         await probe

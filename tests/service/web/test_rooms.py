@@ -318,7 +318,7 @@ async def test_goals_are_added_held_back_and_removed_at_the_desk(desks: Desks) -
         assert len(set(re.findall(r"/desk/goals/([0-9a-f-]{36})/act", page.text))) == 1
         assert "Nothing is done unasked" in page.text
         at = _found(r"/desk/goals/([0-9a-f-]{36})/pause", page.text)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "You have stopped it." not in (page := await laptop.get("/desk/goals")).text:
                 await asyncio.sleep(0.05)
         assert page.text.count("Meet ind.ai/dave every 2 weeks") == 2  # the goal, and why nothing is done

@@ -305,7 +305,7 @@ async def line(city: City, provider: Provider) -> AsyncIterator[Callable[[str], 
 
 async def _shows(desk: Browser, words: str) -> Page:
     """The room, once it says so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while words not in (page := await desk.get("/tenant/riverton/work")).text:
             assert page.status == 200
             await asyncio.sleep(0.05)
