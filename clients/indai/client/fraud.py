@@ -1,11 +1,12 @@
-"""Evidence that a log has signed two histories, as a file that anyone can check: `indai-fraud/v1`.
+"""Evidence that a log has signed two histories, as a file that anyone can check: `indai-fraud/v1` of one key,
+`indai-fraud/v2` of two keys that the log had one after the other.
 
-Three JSON lines, or four: the header (the log's key), two notes that the log signed, smaller first, and for
-notes of different sizes the *prefix*: a consistency proof by which the larger tree begins with another tree
-than the smaller note says. Two notes of one size with different roots prove the fraud by themselves; so does
-a pair with a valid prefix. Without it, two sizes are only a pair that somebody could not reconcile: a mirror
-of the log tells (`indai.client.audit`). Nothing else counts: without the log's own two signatures there is no
-evidence, so nobody can frame a log.
+JSON lines: the header (the log's key), two notes that the log signed, smaller first, and for notes of
+different sizes the *prefix*: a consistency proof by which the larger tree begins with another tree than the
+smaller note says; with two keys, what ties them (`indai.client.keytie`). Two notes of one size with
+different roots prove the fraud by themselves; so does a pair with a valid prefix. Without it, two sizes are
+only a pair that somebody could not reconcile: a mirror of the log tells (`indai.client.audit`). Nothing else
+counts: without the log's own two signatures there is no evidence, so nobody can frame a log.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from indai.client.keytie import KeyTie
 from indai.client.statefile import replace_file
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason
 from indai.protocol.merkle import HASH_SIZE, prefix_root, verify_consistency
-from indai.protocol.note import Verifier, decode_base64, parse_vkey
+from indai.protocol.note import Verifier, decode_base64, parse_note, parse_vkey
 from indai.protocol.quoting import quoted
 
 FORMAT = "indai-fraud/v1"
+TWO_KEYS = "indai-fraud/v2"
 MAX_FILE = 4 * 1024 * 1024
 
 
@@ -37,31 +41,56 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Two notes of the log with this key that were seen to exclude each other."""
+    """Two notes of the log with this key that were seen to exclude each other; with `tie`, one of
+    them is by the log's later key."""
 
     log: Verifier
     smaller: bytes
     larger: bytes
     prefix: Prefix | None = None
+    tie: KeyTie | None = None
 
     @classmethod
-    def of(cls, log: Verifier, one: bytes, other: bytes, proof: Sequence[bytes] = ()) -> Evidence:
+    def of(
+        cls,
+        log: Verifier,
+        one: bytes,
+        other: bytes,
+        proof: Sequence[bytes] = (),
+        tie: KeyTie | None = None,
+    ) -> Evidence:
         """Evidence from two notes, and the consistency proof that failed between them, if there was one.
 
         Raises ProtocolError when either note is not the log's, or when the two do not exclude each other.
         """
-        smaller, larger = sorted((one, other), key=lambda note: open_checkpoint(note, log)[0].size)
-        small, large = open_checkpoint(smaller, log)[0], open_checkpoint(larger, log)[0]
+        both = cls(log, one, other, None, tie)
+        smaller, larger = sorted((one, other), key=lambda note: both.opened(note).size)
+        small, large = both.opened(smaller), both.opened(larger)
         root = prefix_root(small.size, large.size, large.root, proof)
         prefix = Prefix(root, tuple(proof)) if root is not None and root != small.root else None
-        evidence = cls(log, smaller, larger, prefix)
+        evidence = cls(log, smaller, larger, prefix, tie)
         evidence.heads()
         return evidence
 
+    def key_of(self, note: bytes) -> Verifier:
+        """Which key claims to have signed a note: the log's, or the later one of two."""
+        if self.tie is None:
+            return self.log
+        later = self.tie.later
+        signed = {(one.name, one.key_hash) for one in parse_note(note)[1]}
+        return later if (later.name, later.key_hash) in signed else self.log
+
+    def opened(self, note: bytes) -> Checkpoint:
+        """The head in a note, verified; raises ProtocolError."""
+        return open_checkpoint(note, self.key_of(note))[0]
+
     def heads(self) -> tuple[Checkpoint, Checkpoint]:
         """Both heads, verified; raises ProtocolError when this is evidence of nothing."""
-        small = open_checkpoint(self.smaller, self.log)[0]
-        large = open_checkpoint(self.larger, self.log)[0]
+        small, large = self.opened(self.smaller), self.opened(self.larger)
+        if self.tie is not None:
+            if self.key_of(self.smaller) == self.key_of(self.larger):
+                raise _nothing("both notes are by one of the two keys")
+            self.tie.check(self.log)
         if small.size > large.size or (small.size, small.root) == (large.size, large.root):
             raise _nothing("the two notes do not contradict each other")
         if small.size == large.size and self.prefix is not None:
@@ -80,16 +109,19 @@ class Evidence:
 
     def encode(self) -> bytes:
         """The file's bytes; one encoding for each value."""
-        lines = [
-            {"type": "header", "format": FORMAT, "log": self.log.name, "vkey": self.log.vkey},
+        header = {"type": "header", "format": FORMAT, "log": self.log.name, "vkey": self.log.vkey}
+        if self.tie is not None:
+            header |= {"format": TWO_KEYS, "later_vkey": self.tie.later.vkey}
+        lines: list[dict[str, Any]] = [
+            header,
             {"type": "note", "note": self.smaller.decode("utf-8")},
             {"type": "note", "note": self.larger.decode("utf-8")},
         ]
-        text = [json.dumps(line, separators=(",", ":")) for line in lines]
         if self.prefix is not None:
             hashes = [_text(hashed) for hashed in self.prefix.hashes]
-            prefix = {"type": "prefix", "root": _text(self.prefix.root), "hashes": hashes}
-            text.append(json.dumps(prefix, separators=(",", ":")))
+            lines.append({"type": "prefix", "root": _text(self.prefix.root), "hashes": hashes})
+        lines += self.tie.lines() if self.tie else []
+        text = [json.dumps(line, separators=(",", ":")) for line in lines]
         return "".join(f"{line}\n" for line in text).encode("ascii")
 
     @classmethod
@@ -98,14 +130,18 @@ class Evidence:
         try:
             header, one, other, *rest = [json.loads(line) for line in raw.splitlines()]
             evidence = cls(parse_vkey(header["vkey"]), one["note"].encode(), other["note"].encode())
-            if rest:
+            if rest and rest[0]["type"] == "prefix":
                 hashes = tuple(_bytes(hashed) for hashed in rest[0]["hashes"])
-                evidence = replace(evidence, prefix=Prefix(_bytes(rest[0]["root"]), hashes))
+                evidence = replace(evidence, prefix=Prefix(_bytes(rest.pop(0)["root"]), hashes))
+            if header["format"] == TWO_KEYS:
+                evidence = replace(evidence, tie=KeyTie.parse(header["later_vkey"], rest))
             same = evidence.encode() == raw
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndaiError):
             same = False
         if not same:
-            raise InvalidInput(Reason.INVALID_EXPORT, f"This is not a file of the format {FORMAT}.")
+            raise InvalidInput(
+                Reason.INVALID_EXPORT, f"This is not a file of the format {FORMAT} or {TWO_KEYS}."
+            )
         return evidence
 
     @property
@@ -127,9 +163,12 @@ def is_evidence(path: Path) -> bool:
     """Whether a file calls itself evidence of fraud."""
     try:
         with path.open("rb") as file:
-            return file.read(80).startswith(f'{{"type":"header","format":"{FORMAT}"'.encode())
+            start = file.read(80)
     except OSError:
         return False
+    return any(
+        start.startswith(f'{{"type":"header","format":"{form}"'.encode()) for form in (FORMAT, TWO_KEYS)
+    )
 
 
 def read_evidence(path: Path) -> Evidence:

@@ -1,8 +1,9 @@
 """Heads of ledgers, ours and our peers', which travel beside messages.
 
 A head is hearsay until its own signature is checked against the key in its node's record; then it is kept
-for good. Two heads of one ledger with one size and two roots are proof against its node: both notes are
-written to a file that proves it alone (`indai.client.fraud`). No message waits for any of this.
+for good. Two heads of one ledger with one size and two roots are proof against its node, also where it has
+changed its key between them: both notes are written to a file that proves it alone (`indai.client.fraud`). No
+message waits for any of this.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ import asyncpg
 import structlog
 from indai.client.exports import ledger_node
 from indai.client.fraud import Evidence
+from indai.client.keytie import KeyTie
 from indai.client.resolver import Resolver
 from indai.client.statefile import replace_file
 from indai.protocol.checkpoint import open_checkpoint, read_checkpoint
 from indai.protocol.errors import IndaiError, ProtocolError
+from indai.protocol.handlestate import NodeRecord
+from indai.protocol.logkeys import read_announcement
 from indai.protocol.note import parse_vkey
 from indai.storage.pool import transaction
 from indai.v1 import ledger_pb2
@@ -122,14 +126,14 @@ class PeerHeads:
                 head.root,
             )
         if other is not None:
-            proof = await self._prove(record.ledger_vkey, note, other)
+            proof = await self._prove(record, note, other)
             log.error("a peer's ledger has two histories", origin=origin, size=head.size, proof=proof)
 
-    async def _prove(self, vkey: str, note: bytes, other: bytes) -> str:
-        """The file that proves it alone; none when the ledger has changed its key between the two. Both heads
-        are in every export all the same, and an audit with the registry's mirror tells."""
+    async def _prove(self, record: NodeRecord, note: bytes, other: bytes) -> str:
+        """The file that proves it alone; none when the other head is by a key that did not announce this one.
+        Both heads are in every export all the same, and an audit with the registry's mirror tells."""
         try:
-            evidence = Evidence.of(parse_vkey(vkey), note, other).encode()
+            evidence = _evidence(record, note, other).encode()
         except ProtocolError:
             return ""
         name = f"split-view-{hashlib.sha256(evidence).hexdigest()[:16]}.jsonl"
@@ -140,3 +144,16 @@ class PeerHeads:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _evidence(record: NodeRecord, note: bytes, other: bytes) -> Evidence:
+    """Of two heads of a ledger: both by the key in its record, or one by the key that has announced it.
+    Raises ProtocolError when it is neither."""
+    now = parse_vkey(record.ledger_vkey)
+    try:
+        return Evidence.of(now, note, other)
+    except ProtocolError:
+        if not record.ledger_key_change:
+            raise
+    former, _ = read_announcement(record.ledger_key_change)
+    return Evidence.of(former, note, other, tie=KeyTie(now, (record.ledger_key_change,)))

@@ -227,6 +227,11 @@ _RULES = (
         "What a peer says of a head is hearsay: a reason to ask it for the signed note, and no proof.",
         _LOGS,
     ),
+    Rule(
+        "FRD-03",
+        "Two keys prove fraud together only if each announced the next, or the node's records name both.",
+        _LOGS,
+    ),
     Rule("HEL-01", "A HELLO has a generation from 1 on and a card in its one form, with its digest.", _HELLO),
     Rule(
         "HEL-02",

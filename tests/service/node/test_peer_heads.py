@@ -38,6 +38,7 @@ from indai.protocol.errors import IndaiError, InvalidInput, NotFound, ProtocolEr
 from indai.protocol.handlestate import HandleState
 from indai.protocol.keys import SigningKey
 from indai.protocol.leaf import LeafKind
+from indai.protocol.logkeys import announce
 from indai.protocol.note import Signer, parse_vkey
 from indai.storage.pool import open_pool, transaction
 from indai.tlog.append import take_over
@@ -109,8 +110,17 @@ async def test_two_heads_that_contradict_each_other_are_a_proof_in_a_file(
     assert evidence.is_proof
     assert evidence.log == signer.verifier
     assert heads.newest() == b"ours"
-    # Two keys of one ledger make no file that proves it alone; nothing breaks, and both heads are kept.
-    assert await heads._prove(signer.verifier.vkey, notes[3], notes[2]) == ""
+    # Two keys of one ledger make no file that proves it alone, unless one of them has announced the other.
+    record = (await pair.world.resolver().resolve("ind.ai/node-b")).state.node_record
+    assert record is not None
+    assert await heads._prove(record, notes[3], notes[2]) == ""
+    later = Signer(origin, SigningKey(b"\x06" * 32))
+    other = sign_checkpoint(Checkpoint(origin, 7, b"\x03" * 32), [later])
+    change = announce(origin, signer.key, later.key)
+    changed = replace(record, ledger_vkey=later.verifier.vkey, ledger_key_change=change)
+    name = await heads._prove(changed, other, notes[0])
+    assert read_evidence(tmp_path / name).is_proof
+    assert await heads._prove(changed, other, notes[2]) == ""
     await heads.close()
     await pool.close()
 

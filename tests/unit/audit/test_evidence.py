@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indai.client.audit import Report, Severity, audit
+from indai.client.exports import CheckpointLine
 from indai.client.fraud import Evidence, is_evidence, read_evidence
+from indai.client.keytie import KeyTie
 from indai.protocol.checkpoint import Checkpoint, sign_checkpoint
 from indai.protocol.errors import InvalidInput
+from indai.protocol.logkeys import announce
 from indai.protocol.merkle import consistency_proof, leaf_hash, root
 from indai.protocol.note import Signer
+from indai.protocol.registryleaf import LOG_KEY_KIND, RegistryLeaf, encode_registry_leaf
 
-from .worlds import REGISTRY_LOG, World, key
+from .worlds import NOW, REGISTRY_LOG, World, key, write
 
 
 def note(leaves: list[bytes], size: int, signer: Signer) -> bytes:
@@ -73,6 +77,42 @@ def test_evidence_under_a_key_that_nobody_trusts_says_nothing(tmp_path: Path) ->
     liar = dataclasses.replace(world.registry.signer(), key=key("liar"))
     evidence = Evidence.of(liar.verifier, note(honest, 4, liar), note(fork, 4, liar))
     assert found(audited(world, tmp_path, evidence)) == {("evidence", Severity.INVALID)}
+
+
+@pytest.mark.rule("FRD-03")
+def test_a_registry_is_accused_under_the_key_that_its_own_has_announced(tmp_path: Path) -> None:
+    world, honest, fork = world_and_leaves()
+    first, later = world.registry.signer(), Signer(REGISTRY_LOG, key("later"))
+    tie = KeyTie(later.verifier, (announce(REGISTRY_LOG, first.key, later.key),))
+    evidence = Evidence.of(first.verifier, note(honest, 4, first), note(fork, 4, later), tie=tie)
+    assert ("split-view", Severity.FRAUD) in found(audited(world, tmp_path, evidence))
+    liar = Signer(REGISTRY_LOG, key("liar"))
+    forged = KeyTie(later.verifier, (announce(REGISTRY_LOG, liar.key, later.key),))
+    for accuser, by in ((liar, forged), (first, forged)):
+        unfounded = Evidence(accuser.verifier, note(honest, 4, accuser), note(fork, 4, later), tie=by)
+        (tmp_path / "fraud-forged.jsonl").write_bytes(unfounded.encode())
+        report = audit([tmp_path / "fraud-forged.jsonl"], tmp_path / "registry.jsonl", world.trust)
+        assert found(report) == {("evidence", Severity.INVALID)}
+
+
+def test_two_heads_of_a_mirror_under_two_keys_of_its_log_become_a_proof(tmp_path: Path) -> None:
+    world, first, later = World(), World().registry.signer(), Signer(REGISTRY_LOG, key("later"))
+    body = announce(REGISTRY_LOG, first.key, later.key)
+    mirror = world.registry
+    mirror.entries.append(encode_registry_leaf(RegistryLeaf(NOW, mirror.tiles.root(), body, LOG_KEY_KIND)))
+    header, head, *entries = mirror.records()
+    other = CheckpointLine(
+        sign_checkpoint(Checkpoint(REGISTRY_LOG, len(entries), b"\x07" * 32), [later]).decode()
+    )
+    path = write(tmp_path / "registry.jsonl", [header, head, other, *entries])
+    trust = dataclasses.replace(world.trust, logs=(first.verifier, later.verifier))
+    (proof,) = audit([], path, trust).proofs
+    evidence = Evidence.parse(proof.content)
+    assert (evidence.is_proof, evidence.log, evidence.tie) == (
+        True,
+        first.verifier,
+        KeyTie(later.verifier, (body,)),
+    )
 
 
 def test_a_forged_signature_in_it_is_invalid_and_no_fraud(tmp_path: Path) -> None:

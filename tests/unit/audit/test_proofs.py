@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 from indai.client.audit import Report, Severity, audit
+from indai.client.audit.report import Proof
 from indai.client.audit.twowords import TwoWords
 from indai.client.fraud import Evidence
-from indai.protocol.errors import InvalidInput
+from indai.client.keytie import KeyTie
+from indai.protocol.errors import InvalidInput, ProtocolError
 from indai.protocol.leaf import LeafKind
+from indai.protocol.logkeys import announce
+from indai.protocol.registryleaf import parse_registry_leaf
 
 from .event_lies import two_events_under_one_number
-from .lies import checks, honest, receipt_and_refusal
+from .lies import checks, honest, receipt_and_refusal, rotated
 from .worlds import ALICE, BOB, NODE_A, NOW, Mirror, Node, World, key, write
 
 
@@ -56,6 +60,80 @@ def test_two_heads_of_one_size_are_a_proof_without_any_export_of_their_log(tmp_p
     world.b.heard.append(world.a.note(3))
     (proof,) = world.audit(tmp_path, ("b",)).proofs
     assert Evidence.parse(proof.content).is_proof
+
+
+def forked_over_a_change_of_keys(*, announced: bool = True, size: int = 3) -> World:
+    """The ledger has another key, and the former one has signed another tree of this size."""
+    world = rotated(announced=announced)
+    world.a.head_sizes = [3]
+    fork = dataclasses.replace(world.a, key=key("fork"), leaves=[b"fork", *world.a.leaves[1:]])
+    fork.head_key = honest().a.key
+    world.b.heard = [fork.note(size)]
+    return world
+
+
+@pytest.mark.rule("FRD-03")
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.parametrize("size", [2, 3])
+def test_two_histories_under_two_keys_become_a_file_that_ties_them(
+    announced: bool, size: int, tmp_path: Path
+) -> None:
+    world = forked_over_a_change_of_keys(announced=announced, size=size)
+    report = world.audit(tmp_path)
+    (proof,) = report.proofs
+    evidence = Evidence.parse(proof.content)
+    assert evidence.tie is not None
+    assert (evidence.is_proof, evidence.prefix is None) == (True, size == 3)
+    assert bool(evidence.tie.announcements) is announced
+    assert bool(evidence.tie.operations) is not announced
+    again = retried(world, report, tmp_path)
+    assert checks(again, Severity.UNREADABLE) == {"split-view"}
+    assert checks(retried(world, report, tmp_path, registry=False), Severity.OPEN) == {"evidence"}
+
+
+@pytest.mark.rule("FRD-03")
+def test_what_ties_no_two_keys_of_the_ledger_proves_nothing(tmp_path: Path) -> None:
+    proofs: list[Proof] = []
+    for said in (True, False):
+        world = forked_over_a_change_of_keys(announced=said)
+        proofs += world.audit(tmp_path).proofs
+    whole, unannounced = (Evidence.parse(proof.content) for proof in proofs)
+    assert whole.tie is not None
+    assert unannounced.tie is not None
+    origin, (note,), (first, *more) = whole.log.name, whole.tie.announcements, unannounced.tie.operations
+    third = key("third")
+    onward = announce(origin, key("second"), third)
+    others = World().registry
+    stranger = [parse_registry_leaf(entry) for entry in others.entries]
+    persons = [(leaf.time_ms, leaf.body) for leaf in stranger if b"ind.ai/alice" in leaf.body]
+    ties = {
+        "two keys and one way": KeyTie(whole.tie.later),
+        "two keys and one way from": dataclasses.replace(whole.tie, operations=unannounced.tie.operations),
+        "not by the key before": dataclasses.replace(whole.tie, announcements=(onward,)),
+        "is of another key": dataclasses.replace(whole.tie, announcements=(note, onward)),
+        "does not verify": dataclasses.replace(whole.tie, announcements=(note[:-8] + b"AAAAAA=\n",)),
+        "do not name both": dataclasses.replace(unannounced.tie, operations=(first,)),
+        "on another handle": dataclasses.replace(unannounced.tie, operations=tuple(persons[:1])),
+        "can only be the first": dataclasses.replace(unannounced.tie, operations=(first, first, *more)),
+    }
+    for words, tie in ties.items():
+        with pytest.raises(ProtocolError) as caught:
+            dataclasses.replace(whole, tie=tie).heads()
+        assert words in caught.value.message
+    # The other way about: a later key is none that was had before.
+    with pytest.raises(ProtocolError, match="do not name both"):
+        KeyTie(whole.log, operations=unannounced.tie.operations).check(whole.tie.later)
+    one_key = dataclasses.replace(whole, larger=whole.smaller)
+    with pytest.raises(ProtocolError, match="by one of the two keys"):
+        one_key.heads()
+    # Both keys are the ledger's own, and the registry names one of them alone.
+    world = forked_over_a_change_of_keys()
+    world.registry = honest().registry
+    world.b.heard = []
+    (tmp_path / proofs[0].name).write_bytes(proofs[0].content)
+    write(tmp_path / "registry.jsonl", world.registry.records())
+    report = audit([tmp_path / proofs[0].name], tmp_path / "registry.jsonl", world.trust)
+    assert [(one.check, one.severity) for one in report.findings] == [("evidence", Severity.INVALID)]
 
 
 def test_a_registry_that_signed_two_histories_is_proved_too(tmp_path: Path) -> None:

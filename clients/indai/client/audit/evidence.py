@@ -57,7 +57,7 @@ def against_registry(
     there is a mirror to settle what is no proof.
     """
     believed = None if trusted is None else [one.vkey for one in trusted]
-    return [head for path in paths for head in _read(path, lambda _: believed, mirrored, findings)]
+    return [head for path in paths for head in _read(path, lambda _: believed, mirrored, findings, True)]
 
 
 def against_ledgers(
@@ -76,7 +76,7 @@ def against_ledgers(
                 "It accuses a ledger, and no registry shows its key.",
             )
         else:
-            heads += _read(path, _published(history), _log_of(path) in exported, findings)
+            heads += _read(path, _published(history), _log_of(path) in exported, findings, False)
     return heads
 
 
@@ -117,9 +117,14 @@ def _log_of(path: Path) -> str:
 
 
 def _read(
-    path: Path, believed: Callable[[str], list[str] | None], mirrored: bool, findings: Findings
+    path: Path,
+    believed: Callable[[str], list[str] | None],
+    mirrored: bool,
+    findings: Findings,
+    announced: bool,
 ) -> list[Head]:
-    """Both heads of a file; `believed` are the keys of a log that count, None for any."""
+    """Both heads of a file; `believed` are the keys of a log that count, None for any. `announced`: so does
+    one that such a key has announced as the next."""
     place = Place(path.name)
     try:
         evidence = read_evidence(path)
@@ -132,7 +137,9 @@ def _read(
         return []
     origin = evidence.log.name
     keys = believed(origin)
-    if keys is not None and evidence.log.vkey not in keys:
+    tie = evidence.tie
+    later = [tie.later.vkey] if tie and not (announced and tie.announcements) else []
+    if keys is not None and not {evidence.log.vkey, *later} <= set(keys):
         message = f"It accuses {origin} under a key that nobody here trusts, so it says nothing."
         findings.add(Severity.INVALID, "evidence", place, message)
         return []
@@ -143,5 +150,5 @@ def _read(
     elif not mirrored:
         message = f"Whether the heads of {origin} in it belong to one history, only a mirror of it can tell."
         findings.add(Severity.OPEN, "evidence", place, message)
-    vkey = evidence.log.vkey
-    return [Head(small, place, evidence.smaller, vkey), Head(large, place, evidence.larger, vkey)]
+    notes = ((small, evidence.smaller), (large, evidence.larger))
+    return [Head(head, place, note, evidence.key_of(note).vkey) for head, note in notes]

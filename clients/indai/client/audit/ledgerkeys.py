@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from indai.client.audit.registry import KeyHistory
-from indai.client.audit.trees import Head
-from indai.client.exports import Header
+from indai.client.audit.trees import Head, Tied
+from indai.client.exports import Header, ledger_node
+from indai.client.keytie import KeyTie, announced, follows
 from indai.protocol.errors import IndaiError
 from indai.protocol.handlestate import NodeRecord
 from indai.protocol.logkeys import read_announcement
-from indai.protocol.note import parse_note, parse_vkey
+from indai.protocol.note import Verifier, parse_note, parse_vkey
 
 
 class LedgerKeys:
@@ -59,6 +60,24 @@ class LedgerKeys:
         for before, after in pairwise(self._records):
             if before.ledger_vkey != after.ledger_vkey and _former(after) != before.ledger_vkey:
                 yield before.ledger_vkey, after.ledger_vkey
+
+
+def tied(history: KeyHistory | None) -> Tied:
+    """What ties two keys of a ledger, as the registry shows it."""
+
+    def tie(one: Verifier, other: Verifier) -> tuple[Verifier, KeyTie] | None:
+        if history is None or one.name != other.name:
+            return None
+        node = ledger_node(one.name)
+        records = [record for record in history.records(node) if record.ledger_origin == one.name]
+        both = follows(one, other, [record.ledger_vkey for record in records])
+        if both is None:
+            return None
+        former, later = both
+        way = announced([record.ledger_key_change for record in records], former, later)
+        return former, way or KeyTie(later, operations=tuple(history.operations(node)))
+
+    return tie
 
 
 def _former(record: NodeRecord) -> str:

@@ -18,6 +18,7 @@ from indai.client.audit.findings import Findings
 from indai.client.audit.report import Place, Proof, Severity
 from indai.client.audit.trees import Head, TreeReplay, all_verified, contradictions
 from indai.client.exports import REGISTRY, CheckpointLine, EntryLine, Header, read_export
+from indai.client.keytie import KeyTie, announced
 from indai.protocol.checkpoint import Checkpoint, open_checkpoint
 from indai.protocol.delegations import check_delegation, delegator_of
 from indai.protocol.envelope import parse_envelope
@@ -58,10 +59,11 @@ class Judgement:
 
 
 class KeyHistory:
-    """Who held which keys when, from a verified mirror. `network` is the id that messages name."""
+    """Who held which keys when, from a verified mirror. `network` is the id that messages name; `source` the
+    mirror's file, to read an operation of once more."""
 
-    def __init__(self, network: str) -> None:
-        self.network = network
+    def __init__(self, network: str, source: Path | None = None) -> None:
+        self.network, self.source = network, source
         self._current: dict[str, Chain] = {}
         self._versions: dict[str, list[Version]] = defaultdict(list)
         self._subjects: dict[str, list[str]] = defaultdict(list)
@@ -163,6 +165,15 @@ class KeyHistory:
             if version.chain.state.node_record:
                 yield version.chain.state.node_record
 
+    def operations(self, handle: str) -> Iterator[tuple[int, bytes]]:
+        """(leaf time, signed operation) of each on this handle, oldest first, read from the mirror anew."""
+        with suppress(IndaiError):  # whatever is wrong with the file was said when it was read
+            for _, record in read_export(self.source) if self.source else ():
+                if isinstance(record, EntryLine):
+                    leaf = parse_registry_leaf(record.entry)
+                    if leaf.is_operation and parse_operation(parse_envelope(leaf.body)).handle == handle:
+                        yield leaf.time_ms, leaf.body
+
     def _all(self, handle: str) -> Iterator[Version]:
         for subject in self._subjects.get(handle, ()):
             yield from self._versions[subject]
@@ -221,7 +232,7 @@ class _Replay:
         self._seen = seen
         self._path, self._trust, self._findings = path, trust, findings
         self._log: Verifier | None = None
-        self._announced: list[tuple[int, Verifier, Verifier]] | None = None
+        self._announced: list[tuple[int, Verifier, Verifier, bytes]] | None = None
         self._heads: list[Head] = []
         self.proofs: list[Proof] = []
         self._tree: TreeReplay | None = None
@@ -241,7 +252,7 @@ class _Replay:
         if (header.log, header.network) != (log.name, network_id(log)) or header.node or header.owner:
             message = f"The header's log, network and key do not belong together ({header.network})."
             self._findings.add(Severity.INVALID, "registry-head", place, message)
-        self._history = KeyHistory(network_id(log))
+        self._history = KeyHistory(network_id(log), self._path)
         if self._trust is None:
             message = f"Nobody said which registry to trust: {header.vkey} is taken from the file itself."
             self._findings.add(Severity.NOTE, "registry-head", place, message)
@@ -283,7 +294,7 @@ class _Replay:
         if self._announced is None:
             self._announced = _announcements(self._path)
         covered = self._heads[-1].checkpoint.size if self._heads else 0
-        for index, old, new in self._announced:
+        for index, old, new, _ in self._announced:
             if old == current and index < covered:
                 if self._trust is not None and current in self._trust.logs:
                     self._trust = replace(self._trust, logs=(*self._trust.logs, new))
@@ -319,7 +330,7 @@ class _Replay:
 
     def end(self) -> tuple[KeyHistory | None, int]:
         tree = self._replayed()
-        self.proofs += contradictions(self._heads, self._findings)
+        self.proofs += contradictions(self._heads, self._findings, self._tied)
         tree.end()
         self.proofs += tree.proofs(self._entries)
         return self._history, tree.size
@@ -334,18 +345,28 @@ class _Replay:
         if self._tree is None:
             origin = self._heads[0].checkpoint.origin if self._heads else ""
             seen = [head for head in self._seen if head.checkpoint.origin == origin]
-            self._tree = TreeReplay(self._path.name, "registry-tree", self._heads, seen, self._findings)
+            self._tree = TreeReplay(
+                self._path.name, "registry-tree", self._heads, seen, self._findings, self._tied
+            )
         return self._tree
 
+    def _tied(self, one: Verifier, other: Verifier) -> tuple[Verifier, KeyTie] | None:
+        """What ties two keys of the registry's log: the announcements in it."""
+        notes = [note for _, _, _, note in _announcements(self._path)]
+        ways = ((former, announced(notes, former, later)) for former, later in ((one, other), (other, one)))
+        return next(((former, way) for former, way in ways if way is not None), None)
 
-def _announcements(path: Path) -> list[tuple[int, Verifier, Verifier]]:
-    """(index, key so far, next key) of every announcement in the file's entries that is signed by both."""
+
+def _announcements(path: Path) -> list[tuple[int, Verifier, Verifier, bytes]]:
+    """(index, key so far, next key, note) of every announcement in the file that both keys have signed."""
     found = []
     for _, record in read_export(path):
         if isinstance(record, EntryLine):
             with suppress(IndaiError):
                 leaf = parse_registry_leaf(record.entry)
-                found += [] if leaf.is_operation else [(record.index, *read_announcement(leaf.body))]
+                found += (
+                    [] if leaf.is_operation else [(record.index, *read_announcement(leaf.body), leaf.body)]
+                )
     return found
 
 

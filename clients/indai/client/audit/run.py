@@ -12,7 +12,7 @@ from indai.client.audit.commitments import Judge
 from indai.client.audit.evidence import Accusations, against_ledgers, against_registry, judge_words
 from indai.client.audit.facts import Ledger, Transcripts
 from indai.client.audit.findings import Findings
-from indai.client.audit.ledgerkeys import LedgerKeys
+from indai.client.audit.ledgerkeys import LedgerKeys, tied
 from indai.client.audit.parts import Assembly, Readers, Scope, versions_in
 from indai.client.audit.registry import KeyHistory, Progress, replay_registry
 from indai.client.audit.report import CommitmentVerdict, Counts, Place, Proof, Report, Severity
@@ -67,7 +67,7 @@ def audit(
     exported = {opening.header.log for opening in openings if opening.header}
     heads += against_ledgers(accusing.ledgers, history, exported, findings)
     judge_words(accusing.words, history, findings)
-    proofs += contradictions(heads, findings)
+    proofs += contradictions(heads, findings, tied(history))
     transcripts = Transcripts()
     ledgers = []
     with Readers(_scope(openings, history), processes) as readers:
@@ -77,7 +77,7 @@ def audit(
             ledger = Ledger(opening.path.name, opening.header)
             own = [head for head in heads if head.checkpoint.origin == opening.header.log]
             others = [head for head in own if head not in opening.heads]
-            tree = TreeReplay(ledger.file, "ledger-tree", opening.heads, others, findings)
+            tree = TreeReplay(ledger.file, "ledger-tree", opening.heads, others, findings, tied(history))
             assembly = Assembly(ledger, transcripts, findings)
             _read(opening.path, readers, tree, assembly, findings, progress)
             tree.end()

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from indai.client.audit.findings import Findings
 from indai.client.audit.report import Place, Proof, Severity
 from indai.client.fraud import Evidence, Prefix
+from indai.client.keytie import KeyTie
 from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.errors import ProtocolError
 from indai.protocol.merkle import CompactRange, consistency_proof, leaf_hash, root
-from indai.protocol.note import parse_note, parse_vkey
+from indai.protocol.note import Verifier, parse_note, parse_vkey
+
+Tied = Callable[[Verifier, Verifier], tuple[Verifier, KeyTie] | None]
+"""The former one of two keys of a log and what ties the other to it; None where nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,11 @@ def all_verified(note: str, cosignatures: int) -> bool:
     return len(parse_note(note.encode())[1]) == 1 + cosignatures
 
 
-def contradictions(heads: list[Head], findings: Findings) -> list[Proof]:
+def untied(one: Verifier, other: Verifier) -> None:
+    """Of a log of which only one key is known."""
+
+
+def contradictions(heads: list[Head], findings: Findings, tied: Tied = untied) -> list[Proof]:
     """Two verified heads of one log with one size and two roots: the log has shown a split view."""
     seen: dict[tuple[str, int], Head] = {}
     proofs: list[Proof] = []
@@ -44,20 +52,26 @@ def contradictions(heads: list[Head], findings: Findings) -> list[Proof]:
                 f"the other one is in {known.place}."
             )
             findings.add(Severity.FRAUD, "split-view", head.place, message)
-            proofs += two_histories(known, head)
+            proofs += two_histories(known, head, tied)
     return proofs
 
 
-def two_histories(small: Head, large: Head, prefix: Prefix | None = None) -> list[Proof]:
-    """The file that proves two heads contradict each other; none when they are not under one key, or don't.
+def two_histories(small: Head, large: Head, tied: Tied = untied, prefix: Prefix | None = None) -> list[Proof]:
+    """The file that proves two heads contradict each other; none when they don't, or are under two keys that
+    nothing ties.
 
     `prefix`: what the larger head's tree begins with, for heads of two sizes.
     """
-    if not small.vkey or small.vkey != large.vkey:
+    if not small.vkey or not large.vkey:
         return []
+    key, tie = parse_vkey(small.vkey), None
+    if small.vkey != large.vkey:
+        if (found := tied(key, parse_vkey(large.vkey))) is None:
+            return []
+        key, tie = found
     one, other = (small.note, large.note) if prefix else sorted((small.note, large.note))
     try:
-        evidence = Evidence(parse_vkey(small.vkey), one, other, prefix)
+        evidence = Evidence(key, one, other, prefix, tie)
         return [Proof(evidence.file_name, evidence.encode())] if evidence.is_proof else []
     except ProtocolError:
         return []
@@ -69,8 +83,15 @@ class TreeReplay:
     """
 
     def __init__(
-        self, file: str, check: str, own: list[Head], others: list[Head], findings: Findings
+        self,
+        file: str,
+        check: str,
+        own: list[Head],
+        others: list[Head],
+        findings: Findings,
+        tied: Tied = untied,
     ) -> None:
+        self._tied = tied
         self._tree = CompactRange()
         self._file, self._check, self._findings = file, check, findings
         self._awaited: dict[int, list[tuple[Head, bool]]] = defaultdict(list)
@@ -133,11 +154,11 @@ class TreeReplay:
 
     def _prove(self, fork: Head, hashes: list[bytes]) -> list[Proof]:
         size = fork.checkpoint.size
-        for own in self._own:
+        for own in sorted(self._own, key=lambda head: head.vkey != fork.vkey):
             if size <= own.checkpoint.size <= len(hashes):
                 known = hashes[: own.checkpoint.size]
                 path = tuple(consistency_proof(known, size)) if size < len(known) else ()
                 prefix = Prefix(root(known[:size]), path) if path else None
-                if found := two_histories(fork, own, prefix):
+                if found := two_histories(fork, own, self._tied, prefix):
                     return found
         return []
