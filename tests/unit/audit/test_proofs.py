@@ -91,6 +91,14 @@ def test_two_histories_under_two_keys_become_a_file_that_ties_them(
     assert checks(retried(world, report, tmp_path, registry=False), Severity.OPEN) == {"evidence"}
 
 
+def test_a_fork_is_proved_under_one_key_where_it_can_be(tmp_path: Path) -> None:
+    world = rotated()
+    fork = dataclasses.replace(world.a, leaves=[b"fork", *world.a.leaves[1:]], head_sizes=[])
+    world.b.heard = [fork.note(2)]
+    ties = [Evidence.parse(proof.content).tie for proof in world.audit(tmp_path).proofs]
+    assert sorted(tie is None for tie in ties) == [False, True]  # beside the former key's head of that size
+
+
 @pytest.mark.rule("FRD-03")
 def test_what_ties_no_two_keys_of_the_ledger_proves_nothing(tmp_path: Path) -> None:
     proofs: list[Proof] = []
@@ -107,8 +115,8 @@ def test_what_ties_no_two_keys_of_the_ledger_proves_nothing(tmp_path: Path) -> N
     stranger = [parse_registry_leaf(entry) for entry in others.entries]
     persons = [(leaf.time_ms, leaf.body) for leaf in stranger if b"ind.ai/alice" in leaf.body]
     ties = {
-        "two keys and one way": KeyTie(whole.tie.later),
-        "two keys and one way from": dataclasses.replace(whole.tie, operations=unannounced.tie.operations),
+        "one way": KeyTie(whole.tie.later),
+        "one way from": dataclasses.replace(whole.tie, operations=unannounced.tie.operations),
         "not by the key before": dataclasses.replace(whole.tie, announcements=(onward,)),
         "is of another key": dataclasses.replace(whole.tie, announcements=(note, onward)),
         "does not verify": dataclasses.replace(whole.tie, announcements=(note[:-8] + b"AAAAAA=\n",)),
