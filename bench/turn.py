@@ -120,9 +120,6 @@ async def serving(pool: asyncpg.Pool) -> AsyncIterator[ConversationServiceAsyncS
     async def secret(_: str) -> str:
         raise NotFound(Reason.NOT_FOUND, "There are no secrets here.")
 
-    async def decide(owner: str, code: str, approve: bool) -> str:
-        raise NotFound(Reason.NOT_FOUND, "Nothing waits here.")
-
     gateway = LlmService(parse_config(BUILT_IN), Store(pool), secret, now_ms)
     add = llm_pb2_grpc.add_LlmServiceServicer_to_server
     llm = llm_pb2_grpc.LlmServiceStub(local_channel([Service(add, gateway)]))
@@ -140,7 +137,6 @@ async def serving(pool: asyncpg.Pool) -> AsyncIterator[ConversationServiceAsyncS
             lambda _: "Asia/Kolkata",
             (),
             toolbox,
-            decide,
             llm,
             memory,
         )

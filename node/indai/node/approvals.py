@@ -64,6 +64,14 @@ class Approvals:
             )
         return rows[0]["thread"], rows[0]["action_hash"]
 
+    async def stands(self, owner: str, action_hash: bytes, *, approved: bool) -> bool:
+        """Whether this very answer was given before. Who was cut off before they heard says it again."""
+        async with self._store.scope(owner) as connection:
+            state = await connection.fetchval(
+                "SELECT state FROM node.approvals WHERE owner = $1 AND action_hash = $2", owner, action_hash
+            )
+        return bool(state == ("approved" if approved else "declined"))
+
     async def get(self, owner: str, action_hash: bytes) -> owner_pb2.Approval:
         """One that waits; raises NotFound."""
         async with self._store.scope(owner) as connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -24,10 +24,9 @@ from indai.runtime.conversations.servicer import ConversationServicer
 from indai.runtime.defaults import settle_defaults
 from indai.runtime.tierstore import TierStore
 from indai.runtime.turn.gates import Refuses, never
-from indai.runtime.turn.pipeline import Around, Decide, Pipeline
+from indai.runtime.turn.pipeline import Around, Pipeline
 from indai.tools.values import Toolbox
-from indai.v1 import conversation_pb2_grpc, owner_pb2
-from indai.v1.owner_pb2_grpc import OwnerServiceStub
+from indai.v1 import conversation_pb2_grpc
 
 if TYPE_CHECKING:
     from indai.v1.conversation_pb2_grpc import ConversationServiceAsyncStub
@@ -48,7 +47,6 @@ class ConversationPlan:
     zone_of: Callable[[str], str]
     intents: tuple[str, ...]
     toolbox: Toolbox
-    decide: Decide
     llm: LlmServiceAsyncStub | None
     memory: MemoryServiceAsyncStub | None
     refuses: Refuses = never
@@ -91,7 +89,6 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
             plan.tiers,
             plan.toolbox,
             plan.zone_of,
-            plan.decide,
             Notices(plan.pool, outbound),
             Manners(plan.pool).sentence,
             CodesOnRequest(plan.pool, outbound, plan.clock).send,
@@ -120,18 +117,3 @@ async def conversations(plan: ConversationPlan) -> AsyncIterator[Conversations]:
 
 def _nobody(_: str) -> None:
     """Where there is no memory role, nobody is told what was said."""
-
-
-def decider(owners: Service) -> Decide:
-    """An owner's word on what a negotiation asks, through the owner's own service."""
-
-    async def decide(owner: str, code: str, approve: bool) -> str:
-        async def authenticate(_: object) -> auth.Caller:
-            return auth.Caller(owner=owner)
-
-        stub = OwnerServiceStub(local_channel([replace(owners, authenticate=authenticate)]))
-        request = owner_pb2.AnswerApprovalRequest(code=code, approve=approve)
-        thread = (await stub.AnswerApproval(request)).thread
-        return f"{'Approved' if approve else 'Declined'}: {thread.words or thread.peer}."
-
-    return decide

@@ -31,7 +31,7 @@ from indai.node.calendar_service import CalendarServicer
 from indai.node.clock import DatabaseClock
 from indai.node.commerce import Commerce
 from indai.node.context import Context
-from indai.node.conversation_role import ConversationPlan, Conversations, conversations, decider
+from indai.node.conversation_role import ConversationPlan, Conversations, conversations
 from indai.node.desk_role import desk_services
 from indai.node.dpi_role import DpiPlan, dpi_role
 from indai.node.edge_role import Desk
@@ -323,7 +323,6 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                     agents.zone_of,
                     INTENTS,
                     tools.toolbox,
-                    decider(of_owners[0]),
                     near.llm,
                     near.memory,
                     refusing(policies),

@@ -171,7 +171,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         """The owner's yes or no to exactly what was shown."""
         owner = caller(context).owner
         thread, action_hash = await self._approvals.find(owner, request.code)
-        await self._engine.answer(owner, thread, action_hash, request.approve)
+        if not await self._approvals.stands(owner, action_hash, approved=request.approve):
+            await self._engine.answer(owner, thread, action_hash, request.approve)
         return owner_pb2.AnswerApprovalResponse(thread=await self._thread(owner, thread))
 
     async def WithdrawThread(

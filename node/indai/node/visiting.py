@@ -32,7 +32,7 @@ from indai.protocol.forms import DAY_MS
 from indai.protocol.messages import MeetTerms, MeetWish, Window
 from indai.runtime.turn.attaching import media_of
 from indai.tools.files import CALENDAR, FILES, Keep, attached
-from indai.tools.intents.common import INVITATION
+from indai.tools.intents.handing import INVITATION
 from indai.tools.normalise import local_time, one_line
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Act, Caller, Effect, Outcome, Progress, Spec, Status, unheard

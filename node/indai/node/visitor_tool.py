@@ -22,7 +22,8 @@ from indai.page.meeting import Asked, Slot
 from indai.protocol.errors import InvalidInput, Reason, Refused
 from indai.protocol.handles import Handle
 from indai.tools.files import CALENDAR, FILES
-from indai.tools.intents.common import INVITATION, MINUTES, TIME, WHEN, WITH, arguments
+from indai.tools.intents.common import MINUTES, TIME, WHEN, WITH, arguments
+from indai.tools.intents.handing import INVITATION
 from indai.tools.normalise import one_line
 from indai.tools.values import Caller, Effect, Progress, Spec, Status, Touch
 from indai.tools.words import said

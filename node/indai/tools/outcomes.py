@@ -83,6 +83,12 @@ def judged(caller: Caller, spec: Spec, validator: Draft202012Validator, result: 
     return Judged(_waiting(outcome, result))
 
 
+def about_thread(result: Mapping[str, Any]) -> Outcome:
+    """How a negotiation stands that the owner has answered, with the files that come of it."""
+    thread = str(result.get("thread_id", ""))
+    return _waiting(Outcome(Status.DONE, result=result, thread=thread, files=attached(result)), result)
+
+
 def _waiting(outcome: Outcome, result: Mapping[str, Any]) -> Outcome:
     if asked := result.get("approval"):
         approval = Approval(asked["code"], asked["action_hash"], asked["terms"], asked["expires_ms"])
@@ -101,7 +107,8 @@ def sentence(outcome: Outcome, language: str = "en") -> str:
         more = [str(said[name]) for name in ("when", "reason") if said.get(name)]
         told = words.said(form, language, who=str(said["with"]))
         stop = "।" if language == "hi" else "."
-        return f"{told}{': ' if more else ''}{', '.join(more)}{stop}"
+        link = f" {said['pay_link']}" if said.get("pay_link") else ""
+        return f"{told}{': ' if more else ''}{', '.join(more)}{stop}{link}"
     weight = max((each.importance for each in outcome.fields), default=0)
     shown = [each for each in outcome.fields if each.importance == weight]
     return "\n".join(f"{each.label}: {each.text}" for each in shown[:MOST_SAID]) or words.said(

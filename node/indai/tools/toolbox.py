@@ -21,11 +21,11 @@ import structlog
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
 from indai.tools.approvals import Approvals, Asked, is_code, nothing_more
 from indai.tools.cache import ReadCache, key_of
-from indai.tools.files import attached
 from indai.tools.jobs import Jobs
 from indai.tools.normalise import Money, fields_of
 from indai.tools.outcomes import (
     Judged,
+    about_thread,
     broken,
     dumped,
     failed,
@@ -64,6 +64,8 @@ from jsonschema import Draft202012Validator
 
 GRACE_S: Final = 0.5  # what a tool that is told to stop may still take
 FOLLOW_S: Final = 5.0
+NO_TOOL: Final = "negotiation"
+"""What a followed thread is called in rows that no tool of this conversation began."""
 CARRIED_S: Final = 120.0  # longer than any call takes
 _THREE: Final = frozenset(Touch)
 
@@ -263,8 +265,14 @@ class NodeToolbox:
             result = await self._threads(caller, code, approve)
         except IndaiError as error:
             return raised(error).outcome
-        thread = str(result.get("thread_id", ""))
-        return Outcome(Status.DONE, result=result, thread=thread, files=attached(result))
+        if not approve:
+            return _declined(caller.language)
+        self._cache.forget(caller)
+        outcome = about_thread(result)
+        if self._jobs is not None and outcome.status is Status.RUNNING:
+            about = {"thread_id": outcome.thread}
+            await self._jobs.add(caller, "follow", NO_TOOL, about, delay_s=FOLLOW_S, key=outcome.thread)
+        return replace(outcome, words=sentence(outcome, caller.language))
 
     async def _expiring(self, connection: asyncpg.Connection, asked: Asked) -> None:
         """With a question: what tells when its time has run out."""
@@ -345,6 +353,8 @@ class NodeToolbox:
 
     def told(self, caller: Caller, name: str, result: Mapping[str, Any]) -> Outcome:
         """A later result of a tool's, in words."""
+        if name == NO_TOOL:
+            return about_thread(result)
         known = self._tools[name]
         return judged(caller, known.spec, known.result, result, self._money).outcome
 

@@ -184,7 +184,8 @@ class OwnerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AnswerApproval(self, request, context):
-        """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use.
+        """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use. The same word
+        again changes nothing, and is answered with the thread as it stands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

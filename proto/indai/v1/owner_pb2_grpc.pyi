@@ -46,7 +46,9 @@ class OwnerServiceStub:
     ListInbox: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListInboxRequest, _owner_pb2.ListInboxResponse]
     """What waits for the owner."""
     AnswerApproval: _grpc.UnaryUnaryMultiCallable[_owner_pb2.AnswerApprovalRequest, _owner_pb2.AnswerApprovalResponse]
-    """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use."""
+    """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use. The same word
+    again changes nothing, and is answered with the thread as it stands.
+    """
     WithdrawThread: _grpc.UnaryUnaryMultiCallable[_owner_pb2.WithdrawThreadRequest, _owner_pb2.WithdrawThreadResponse]
     """Takes a request, an offer or an unconfirmed acceptance back."""
     ListEvents: _grpc.UnaryUnaryMultiCallable[_owner_pb2.ListEventsRequest, _owner_pb2.ListEventsResponse]
@@ -96,7 +98,9 @@ class OwnerServiceAsyncStub(OwnerServiceStub):
     ListInbox: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListInboxRequest, _owner_pb2.ListInboxResponse]  # type: ignore[assignment]
     """What waits for the owner."""
     AnswerApproval: _aio.UnaryUnaryMultiCallable[_owner_pb2.AnswerApprovalRequest, _owner_pb2.AnswerApprovalResponse]  # type: ignore[assignment]
-    """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use."""
+    """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use. The same word
+    again changes nothing, and is answered with the thread as it stands.
+    """
     WithdrawThread: _aio.UnaryUnaryMultiCallable[_owner_pb2.WithdrawThreadRequest, _owner_pb2.WithdrawThreadResponse]  # type: ignore[assignment]
     """Takes a request, an offer or an unconfirmed acceptance back."""
     ListEvents: _aio.UnaryUnaryMultiCallable[_owner_pb2.ListEventsRequest, _owner_pb2.ListEventsResponse]  # type: ignore[assignment]
@@ -185,7 +189,9 @@ class OwnerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _owner_pb2.AnswerApprovalRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_owner_pb2.AnswerApprovalResponse, _abc.Awaitable[_owner_pb2.AnswerApprovalResponse]]:
-        """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use."""
+        """The owner's word on an inbox item: bound to the hash of exactly what was shown, single use. The same word
+        again changes nothing, and is answered with the thread as it stands.
+        """
 
     @_abc_1.abstractmethod
     def WithdrawThread(

@@ -14,6 +14,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from indai.client.channels import plain_channel
+from indai.client.exports import read_export
+from indai.client.receiptfile import ReceiptFile
 from indai.desk.pause import LAYER, paused
 from indai.protocol.errors import Refused
 from indai.v1 import channels_pb2, owner_pb2
@@ -26,6 +28,8 @@ from tests.service.edge.street import Street
 from tests.service.node.conftest import ALICES, BOBS
 from tests.service.node.world import Node, Owner, world
 from tests.unit.edge.webhooks import tg, wa, wa_message
+
+DORAS = ALICES.replace("ind.ai/bob, ind.ai/carol", "ind.ai/alice").replace("2h", "4h")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -69,6 +73,61 @@ async def test_a_signed_whatsapp_message_ends_in_a_commitment_and_telegram_goes_
     await street.telegram("hello")
     sessions = (await owner.ListSessions(pb.ListSessionsRequest())).sessions
     assert {"whatsapp", "telegram"} <= set(sessions[0].channels)
+
+
+ASKS = """\
+  - id: longer
+    ask: meet
+    with: friends
+    duration: { min: 121m, max: 180m }
+"""
+
+
+async def test_a_yes_brings_the_invitation_and_an_owner_who_asks_gets_receipt_and_export_as_files(
+    street: Town, tmp_path: Path
+) -> None:
+    await street.add("whatsapp-cloud")
+    address = street.a.info.addresses["owner"]
+    owner = ConversationServiceStub(plain_channel(address, token=street.alice.token))
+    code = (await owner.CreateLinkCode(pb.CreateLinkCodeRequest())).code
+    await street.whatsapp(f"link {code}")
+    rules = ALICES.replace("carol", "dora") + ASKS
+    await street.alice.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml=rules))
+    dora = await street.a.agent("ind.ai/dora", DORAS)
+    now = time.time_ns() // 1_000_000
+    asked = await dora.meet("ind.ai/alice", minutes=150, from_ms=now, until_ms=now + 9 * 86_400_000)
+    (question,) = (await street.alice.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+    assert question.thread_id == asked.thread_id
+
+    def last() -> tuple[str, bytes]:
+        """The name of the newest file on the messenger, and what is in it."""
+        document = street.provider.uploads[-1]["file"]
+        return document["name"], document["content"]
+
+    before = len(street.provider.uploads)
+    await street.whatsapp(f"yes {question.code}")
+    # At once, or told later where the other side takes its time; in the language of the conversation so far.
+    async with asyncio.timeout(30), street.provider.news:
+        await street.provider.news.wait_for(lambda: len(street.provider.uploads) > before)
+    assert any("ind.ai/dora" in each for each in street.provider.texts())
+    name, invitation = last()
+    assert name == "meeting.ics"
+    assert b"METHOD:REQUEST" in invitation
+    assert asked.thread_id.encode() in invitation.replace(b"\r\n ", b"")
+
+    await street.whatsapp("send me the receipt of my meeting with dora")
+    name, content = last()
+    assert name == f"{asked.thread_id[:12]}.receipt.json"
+    receipt = ReceiptFile.parse(content)
+    proved = await street.alice.stub.GetReceipt(owner_pb2.GetReceiptRequest(thread_id=asked.thread_id))
+    assert (receipt.leaf, receipt.envelope) == (proved.leaf, proved.envelope)
+
+    await street.whatsapp("send me my export")
+    name, content = last()
+    assert (name[:6], name[-6:]) == ("alice-", ".jsonl")
+    (tmp_path / name).write_bytes(content)
+    kinds = {type(record).__name__ for _, record in read_export(tmp_path / name)}
+    assert {"OpenLeafLine", "MessageLine"} <= kinds
 
 
 STRANGERS = """\

@@ -125,6 +125,9 @@ async def test_an_approval_is_used_once(pair: Pair) -> None:
     while thread.state != REJECTED:
         thread = await pair.alice.rest(waiting.thread_id, REJECTED)
     assert thread.reason == "DECLINED"
+    # The same word again, of who was cut off before they heard: it changes nothing.
+    again = (await pair.bob.stub.AnswerApproval(no)).thread
+    assert (again.thread_id, again.state) == (waiting.thread_id, REJECTED)
 
 
 async def test_a_refusal_tells_the_peer_nothing_and_the_owner_why(pair: Pair) -> None:

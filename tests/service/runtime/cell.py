@@ -16,7 +16,6 @@ from indai.node.conversation_role import ConversationPlan, Conversations, conver
 from indai.node.inprocess import local_channel
 from indai.node.kinds.money import spoken
 from indai.node.service import Service
-from indai.protocol.errors import NotFound, Reason
 from indai.runtime.bindings import Bindings
 from indai.runtime.tier_service import TierServicer
 from indai.runtime.tierstore import TierStore
@@ -110,11 +109,6 @@ def phone(number: str, text: str, *, verified: bool = True, **more: Any) -> pb.I
     return pb.InboundMessage(sender=sender, text=text, **{"account": "+911100000000", **more})
 
 
-async def _decide(owner: str, code: str, approve: bool) -> str:
-    """Nobody negotiates here."""
-    raise NotFound(Reason.NOT_FOUND, f"Nothing waits under {code}.")
-
-
 @contextlib.asynccontextmanager
 async def cell(
     pool: asyncpg.Pool,
@@ -148,7 +142,6 @@ async def cell(
             lambda _: "Asia/Kolkata",
             ("meet", "ask"),
             toolbox,
-            _decide,
             stub,
             memory,
         )

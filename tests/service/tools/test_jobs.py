@@ -15,6 +15,7 @@ from indai.storage.queue import Listening, Worker
 from indai.tools.approvals import LIFETIME_MS, Approvals
 from indai.tools.jobs import MAX_ATTEMPTS, Job, Jobs
 from indai.tools.jobwork import JobWork
+from indai.tools.outcomes import sentence
 from indai.tools.queue import make_worker
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Outcome, Status
@@ -33,10 +34,11 @@ class Shop:
     thread: dict[str, Any] = field(default_factory=lambda: {"state": "waiting", "running": True})
     news: list[tuple[str, Outcome]] = field(default_factory=list)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
+    answers: dict[str, Any] = field(default_factory=dict)
 
     def open(self, *tools: Made) -> NodeToolbox:
         self.jobs = Jobs(self.bench.pool, self.bench.clock, self._hear, SEALER)
-        box = self.bench.box(*tools, jobs=self.jobs)
+        box = self.bench.box(*tools, jobs=self.jobs, threads=self._answer)
         work = JobWork(box, Approvals(self.bench.pool), self._look, self.bench.clock)
         self.jobs.handlers = work.handlers
         return box
@@ -44,6 +46,9 @@ class Shop:
     async def _hear(self, caller: Caller, outcome: Outcome) -> None:
         self.news.append((caller.session, outcome))
         self.heard.set()
+
+    async def _answer(self, _: Caller, __: str, ___: bool) -> Mapping[str, Any]:
+        return self.answers
 
     async def _look(self, _: Caller, thread_id: str) -> Mapping[str, Any]:
         return self.thread | {"thread_id": thread_id}
@@ -168,6 +173,23 @@ async def test_a_negotiation_is_followed_until_it_rests(shop: Shop) -> None:
     assert await shop.work() == [None]
     ((_, told),) = shop.news
     assert (told.status, told.result["state"], told.thread) == (Status.DONE, "agreed", "ab")
+
+
+async def test_a_yes_that_others_must_answer_is_followed_and_brings_its_files(shop: Shop) -> None:
+    file = {"reference": f"media:{'0' * 64}", "file_name": "meeting.ics", "media_type": "text/calendar"}
+    shop.answers = {"state": "waiting", "running": True, "thread_id": "ab", "with": "ind.ai/bob"}
+    box = shop.open()
+    for _ in range(2):  # the second time after a kill, by the same turn
+        outcome = await box.answer(ALICE, "0a1b2c3d", approve=True)
+        assert (outcome.status, outcome.words) == (Status.RUNNING, "ind.ai/bob is still being asked.")
+    shop.thread = {"state": "agreed", "with": "ind.ai/bob", "files": [{**file, "size": 3}]}
+    assert await shop.work() == [None]
+    ((_, told),) = shop.news
+    assert [each.file_name for each in told.files] == ["meeting.ics"]
+    assert sentence(told) == "Agreed with ind.ai/bob."
+    declined = await box.answer(ALICE, "0a1b2c3d", approve=False)
+    assert (declined.code, declined.files) == ("DECLINED", ())
+    assert not await shop.rows("waiting")
 
 
 async def test_what_was_approved_runs_after_a_crash_and_once(shop: Shop) -> None:

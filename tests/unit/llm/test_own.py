@@ -27,6 +27,14 @@ KNOWN = {
     "What's my daughter's birthday?": ("recall", {"query": "What's my daughter's birthday?"}),
     "mujhe kya pasand hai": ("recall", {"query": "mujhe kya pasand hai"}),
     "forget about the window seats": ("forget", {"query": "the window seats"}),
+    "Send me the receipt of my meeting with bob": ("receipt", {"person": "bob"}),
+    "get me proof of the deal with lamps": ("receipt", {"person": "lamps"}),
+    "show my receipt of the call with bob on friday": ("receipt", {"person": "bob", "when": "friday"}),
+    "mujhe bob ki raseed bhejo": ("receipt", {"person": "bob"}),
+    "मुझे रसीद भेजो": ("receipt", {}),
+    "Send me my export": ("export", {}),
+    "please send me all my data": ("export", {}),
+    "मेरा डेटा भेजो": ("export", {}),
 }
 OTHERS = (
     "set up a meeting with bob this week",
@@ -36,6 +44,9 @@ OTHERS = (
     "kal bob ke saath meeting rakho",
     "pay bob 500",
     "remember to call bob",
+    "send the receipt to bob",
+    "ask bob for the receipt",
+    "send my export to bob",
     "hello",
 )
 

@@ -27,7 +27,7 @@ _QUESTION: Final = 120
 _DECISION: Final = re.compile(
     r"\s*(?P<word>yes|y|ok|approve|haan|han|हाँ|हां|no|n|decline|nahi|nahin|नहीं)[\s:]+"
     # A tool's question has letters without look-alikes, a negotiation's is hexadecimal: no word is either.
-    r"(?P<code>[ghjkmnpqrstuvwxyz]{8}|(?=[a-f]*[0-9])[0-9a-f]{4,8})\s*[.!]?\s*",
+    r"(?P<code>[ghjkmnpqrstuvwxyz]{8}|[0-9a-f]{8}|(?=[a-f]*[0-9])[0-9a-f]{4,7})\s*[.!]?\s*",
     re.IGNORECASE,
 )
 _YES: Final = frozenset({"yes", "y", "ok", "approve", "haan", "han", "हाँ", "हां"})

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import asyncpg
-from indai.protocol.errors import IndaiError
 from indai.runtime.bindings import Bindings
 from indai.runtime.checks import Facts
 from indai.runtime.composed import Composed, spoken_language
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
 USUAL_ZONE: Final = "Asia/Kolkata"
 DAY_MS: Final = 86_400_000
 
-Decide = Callable[[str, str, bool], Awaitable[str]]
-"""An owner's word (handle, code, yes) on what a negotiation asks; gives words. Raises IndaiError."""
 ZoneOf = Callable[[str], str]
 """The time zone of an owner who lives here; empty for others."""
 
@@ -77,7 +74,6 @@ class Around:
     tiers: TierStore
     toolbox: Toolbox
     zone_of: ZoneOf
-    decide: Decide
     notices: Notices
     manner_of: MannerOf
     send_code: SendCode
@@ -271,13 +267,6 @@ class Pipeline:
         assert decision is not None  # noqa: S101 - the route says so
         if not is_owner(context.turn):
             return say("not_yours", context.perceived.language), ()
-        if any(char.isdigit() for char in decision.code):
-            try:
-                return await self._around.decide(
-                    context.caller.owner, decision.code.lower(), decision.approve
-                ), ()
-            except IndaiError as error:
-                return error.message, ()
         outcome: Outcome = await self._around.toolbox.answer(
             context.caller, decision.code, approve=decision.approve
         )

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from indai.protocol.errors import IndaiError, InvalidInput, Reason
+from indai.protocol.errors import InvalidInput, Reason
 from indai.tools.desk import Desk
-from indai.tools.files import CALENDAR, FILES, Keep
+from indai.tools.files import FILES
 from indai.tools.normalise import local_time
 from indai.tools.values import Caller, Touch
-from indai.v1 import calendar_pb2, owner_pb2
+from indai.v1 import owner_pb2
 
 ACTS: Final = frozenset({Touch.PRIVATE, Touch.OUTSIDE})
 TIMEOUT_S: Final = 20.0
-INVITATION: Final = "meeting.ics"
-CALLED_OFF: Final = "called-off.ics"
 
 WITH: Final = {
     "type": "string",
@@ -134,36 +132,6 @@ async def shown(caller: Caller, desk: Desk, thread: owner_pb2.Thread) -> dict[st
     if state == "needs_you" and (asked := await _asked(desk, thread.thread_id)):
         result["approval"] = asked
     return result
-
-
-async def with_invitation(
-    desk: Desk, keep: Keep, result: dict[str, Any], called_off: str = ""
-) -> dict[str, Any]:
-    """The result of a thread with what any calendar program takes of it: the invitation of a meeting that was
-    agreed, and the end of the one in the thread `called_off`."""
-    files = []
-    if result["state"] == "agreed" and "start_ms" in result:
-        files += await _message(desk, keep, INVITATION, result["thread_id"])
-    if called_off:
-        files += await _message(desk, keep, CALLED_OFF, called_off, calendar_pb2.INVITATION_METHOD_CANCEL)
-    return result | {"files": files} if files else result
-
-
-async def _message(
-    desk: Desk,
-    keep: Keep,
-    name: str,
-    thread: str,
-    method: calendar_pb2.InvitationMethod.ValueType = calendar_pb2.INVITATION_METHOD_UNSPECIFIED,
-) -> list[Mapping[str, Any]]:
-    """One file; none where nothing of the thread is in the calendar: what was said stands without it."""
-    try:
-        found = await desk.calendars.GetInvitation(
-            calendar_pb2.GetInvitationRequest(id=thread, method=method)
-        )
-    except IndaiError:
-        return []
-    return [await keep(name, CALENDAR, found.ics)]
 
 
 async def _asked(desk: Desk, thread_id: str) -> Mapping[str, Any] | None:

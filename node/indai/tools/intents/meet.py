@@ -21,9 +21,9 @@ from indai.tools.intents.common import (
     WITH,
     arguments,
     shown,
-    with_invitation,
     zone_of,
 )
+from indai.tools.intents.handing import with_invitation
 from indai.tools.normalise import local_time, one_line
 from indai.tools.people import People
 from indai.tools.values import Act, Caller, Effect, Progress, Spec

@@ -9,6 +9,7 @@ from indai.tools.files import Keep
 from indai.tools.intents.asking import Ask, Request
 from indai.tools.intents.knowing import Agenda, FindPeople, FreeTime, Threads
 from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
+from indai.tools.intents.proving import Export, Receipt
 from indai.tools.intents.remembering import Forget, Forgets, Recall, Remember, SearchKnowledge
 from indai.tools.intents.sharing import AskFor, Share
 from indai.tools.intents.trade import Book, Pay
@@ -31,11 +32,13 @@ def intents(desks: Desks, people: People, money: Money, keep: Keep) -> tuple[Too
         Share(desks, people),
         Request(desks, people),
         Pay(desks, people, money, keep),
-        Book(desks, people, money),
+        Book(desks, people, money, keep),
         FindPeople(desks, people),
         Agenda(desks),
         FreeTime(desks),
         Threads(desks, people),
+        Receipt(desks, people, keep),
+        Export(desks, keep),
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from indai.tools.desk import Desks, settle
+from indai.tools.desk import Desk, Desks, settle
 from indai.tools.files import Keep
-from indai.tools.intents.common import shown, with_invitation
+from indai.tools.intents.common import shown
+from indai.tools.intents.handing import with_files
 from indai.tools.values import Caller, unheard
 from indai.v1 import owner_pb2
 
@@ -24,12 +25,16 @@ class ThreadsOf:
         """As it is now. Raises NotFound."""
         desk = self.desks(caller.owner)
         found = await desk.owner.GetThread(owner_pb2.GetThreadRequest(thread_id=thread_id))
-        return await with_invitation(desk, self.keep, await shown(caller, desk, found.thread))
+        return await self._shown(caller, desk, found.thread)
 
     async def answer(self, caller: Caller, code: str, approve: bool) -> Mapping[str, Any]:
-        """The owner's word on a question of a negotiation. Raises NotFound for a code that doesn't wait."""
+        """The owner's word on a question of a negotiation; again, after a kill, it is the same. Raises
+        NotFound for a code of nothing."""
         desk = self.desks(caller.owner)
         request = owner_pb2.AnswerApprovalRequest(code=code, approve=approve)
         thread = (await desk.owner.AnswerApproval(request)).thread
         rested = await settle(desk, thread, unheard)
-        return await with_invitation(desk, self.keep, await shown(caller, desk, rested))
+        return await self._shown(caller, desk, rested)
+
+    async def _shown(self, caller: Caller, desk: Desk, thread: owner_pb2.Thread) -> Mapping[str, Any]:
+        return await with_files(desk, self.keep, thread.kind, await shown(caller, desk, thread))

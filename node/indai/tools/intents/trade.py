@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-import segno
-from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
+from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.tools.desk import Desk, Desks, request_id, settle
-from indai.tools.files import PICTURE, Keep
+from indai.tools.files import Keep
 from indai.tools.intents.common import (
     ACTS,
     MINUTES,
@@ -25,6 +22,7 @@ from indai.tools.intents.common import (
     with_more,
     zone_of,
 )
+from indai.tools.intents.handing import with_invitation, with_link
 from indai.tools.normalise import Money, local_time, one_line
 from indai.tools.people import People
 from indai.tools.values import Act, Caller, Effect, Progress, Spec
@@ -33,9 +31,6 @@ from indai.v1 import commerce_pb2, intents_pb2, negotiation_pb2, owner_pb2
 
 DAY_MS: Final = 86_400_000
 DUE_DAYS: Final = 7
-_UPI: Final = "upi:"
-_PIXELS: Final = 8
-"""Of one module of a code."""
 MAX_RUPEES: Final = 10_000_000_000
 _DIRECTION: Final = {True: intents_pb2.PAY_DIRECTION_REQUEST, False: intents_pb2.PAY_DIRECTION_OFFER}
 _RUPEES: Final = {
@@ -119,18 +114,7 @@ class Pay:
         thread = await settle(desk, (await desk.owner.StartIntent(request)).thread, progress)
         result = await shown(caller, desk, thread) | {"amount_minor": arguments["amount_minor"]}
         result.pop("when", None)
-        if result["state"] == "agreed" and not asks and (link := await _link(desk, thread)):
-            result["pay_link"] = link
-            if link.startswith(_UPI):
-                result["files"] = [await self.keep("pay.png", PICTURE, await asyncio.to_thread(_code, link))]
-        return result
-
-
-def _code(link: str) -> bytes:
-    """A link as a QR code (ISO/IEC 18004) that another telephone reads: PNG, with its quiet zone."""
-    picture = io.BytesIO()
-    segno.make(link, error="m", micro=False).save(picture, kind="png", scale=_PIXELS, border=4)
-    return picture.getvalue()
+        return result if asks else await with_link(desk, self.keep, result)
 
 
 def _minor(rupees: float) -> int:
@@ -153,15 +137,6 @@ async def _address(desk: Desk) -> str:
     return found.account.payee
 
 
-async def _link(desk: Desk, thread: owner_pb2.Thread) -> str:
-    """The link by which an agreed payment is made; empty where the payee's way has none."""
-    try:
-        found = await desk.commerce.GetPayLink(commerce_pb2.GetPayLinkRequest(thread_id=thread.thread_id))
-    except IndaiError:
-        return ""  # what is agreed stands without it
-    return found.upi_link or found.page_url
-
-
 @dataclass(frozen=True, slots=True)
 class Book:
     """Books something of a peer's stock, for good or for a time."""
@@ -169,6 +144,7 @@ class Book:
     desks: Desks
     people: People
     money: Money
+    keep: Keep
 
     @property
     def spec(self) -> Spec:
@@ -194,6 +170,7 @@ class Book:
             Effect.ACT,
             ACTS,
             timeout_s=TIMEOUT_S,
+            files=True,
         )
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
@@ -248,4 +225,4 @@ class Book:
             wish=negotiation_pb2.Propose(book=wish),
         )
         thread = await settle(desk, (await desk.owner.StartIntent(request)).thread, progress)
-        return await shown(caller, desk, thread)
+        return await with_invitation(desk, self.keep, await shown(caller, desk, thread))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from indai.llm.local.measures import measure
+from indai.llm.local.names import person
 from indai.llm.local.understanding import Understood
 from indai.llm.local.words import tokens
 
@@ -38,6 +39,23 @@ _FREE: Final = re.compile(
 _WAITING: Final = re.compile(
     r"\bwhat(?:'s| is)? (?:is )?(?:waiting|pending)\b|\bhow do my (?:requests|threads) stand\b"
     r"|\bkya (?:pending|baaki|baki) hai\b|क्या (?:बाकी|बाक़ी|पेंडिंग) है"
+)
+_GIVE: Final = (
+    r"^(?:please |plz |pls |can you |could you )?(?:send|give|get|show|mail|i need|i want|can i have)"
+)
+# "Send the receipt to bob" is something to share, and no wish for one's own.
+_RECEIPT: Final = re.compile(
+    rf"{_GIVE}(?: me)? (?:the |my |a )?(?:signed )?(?:receipt|proof)\b(?!.*\bto (?!me\b))"
+    r"|^(?:mujhe )?(?:.* )?ki (?:raseed|rasid|receipt) (?:bhej|do|de|chahiye)"
+    r"|रसीद (?:भेज|दो|दे|दीजिए|चाहिए)"
+)
+_WITH: Final = re.compile(r"\bwith (?!my\b|the\b|a\b)([\w./-]+)")
+_EXPORT: Final = re.compile(
+    rf"{_GIVE}(?: me)? (?:my |an |the )?(?:ledger )?(?:export|ledger)\b(?!.*\bto (?!me\b))"
+    rf"|{_GIVE}(?: me)? (?:all (?:of )?my data|everything you have (?:on|about) me)"
+    r"|^export my (?:data|ledger|agreements)"
+    r"|^(?:mera|apna|mujhe mera) (?:sara )?(?:data|export) (?:bhej|do|de)"
+    r"|(?:मेरा|अपना) (?:सारा )?(?:डेटा|डाटा|एक्सपोर्ट) (?:भेज|दो|दे|दीजिए|चाहिए)"
 )
 _REMEMBER: Final = (
     re.compile(
@@ -160,7 +178,8 @@ def abilities_asked(text: str) -> bool:
 
 def about_oneself(text: str) -> Understood | None:
     """Intents remind (`task`, `when`, `time`),
-    agenda and free (slot `when`), waiting, remember and forget (`text`), recall (`query`)."""
+    agenda and free (slot `when`), waiting, export, receipt (`person`, `when`), remember and forget (`text`),
+    recall (`query`)."""
     plain = " ".join(unicodedata.normalize("NFC", text[:2_000]).split()).strip(" .!।")
     said = plain.rstrip("?").casefold()
     if (reminder := _reminder(plain.rstrip("?"))) is not None:
@@ -169,6 +188,12 @@ def about_oneself(text: str) -> Understood | None:
         for pattern in patterns:
             if found := re.match(pattern.pattern, plain.rstrip("?"), re.IGNORECASE):
                 return Understood(intent, {slot: found["text"].strip()})
+    if _EXPORT.search(said):
+        return Understood("export")
+    if _RECEIPT.search(said):
+        named = _WITH.search(said)
+        who = person(tokens(said)) or (named[1] if named else "")
+        return Understood("receipt", _day(said) | ({"person": who} if who else {}))
     if _ACTS.search(said):
         return None
     for intent, pattern in (("free", _FREE), ("agenda", _AGENDA), ("waiting", _WAITING)):

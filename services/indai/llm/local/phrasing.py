@@ -110,7 +110,7 @@ def _tell(result: ToolResult, phrases: Mapping[str, str]) -> str:
         return why if why.endswith("?") else phrases["failed"].format(why=why)
     if isinstance(value, Mapping):
         return _fields(value, phrases)
-    for name in ("kept", "removed"):
+    for name in ("kept", "removed", "receipt", "export"):
         if isinstance(value, str) and value.startswith(f"{name}: ") and "\n" not in value:
             return phrases[name].format(value=value.removeprefix(f"{name}: ").rstrip(".।"))
     if isinstance(value, list):

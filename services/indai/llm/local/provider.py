@@ -54,6 +54,8 @@ TOOLS: Final = {
     "agenda": ("agenda",),
     "free": ("free_time",),
     "waiting": ("threads",),
+    "receipt": ("receipt",),
+    "export": ("export",),
     "remember": ("remember",),
     "recall": ("recall",),
     "look_up": ("search_kb",),
