@@ -12,11 +12,14 @@ from indai.edge.media import MediaStore
 from indai.node.kinds.money import spoken
 from indai.node.outgoing import MEDIA, keeper
 from indai.storage.pool import open_pool
+from indai.tools.desk import Desk
 from indai.tools.intents.table import intents
+from indai.tools.intents.threads import ThreadsOf
 from indai.tools.values import Status
 
 from tests.service.node.conftest import Pair
 from tests.service.node.trade import BUYERS, SELLERS, Trader
+from tests.service.node.world import Node
 from tests.service.tooling import Talk, desk_of, people, talk
 
 
@@ -27,6 +30,8 @@ class Street:
     shop: Trader
     buyer: Talk
     folder: Path
+    node: Node
+    desk: Desk
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -41,6 +46,8 @@ async def street(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[
         shop,
         talk(pool, buyer, intents(lambda _: desk, people(pair.world), spoken, keeper(pair.a.data))),
         pair.a.data,
+        pair.a,
+        desk,
     )
     await pool.close()
 
@@ -80,5 +87,39 @@ async def test_above_the_owners_budget_nothing_is_agreed(street: Street) -> None
 async def test_something_is_booked_at_its_price(street: Street) -> None:
     booked = await street.buyer.call("book", {"with": "lamps", "item": "lamp-7", "quantity": 2})
     assert booked.result["state"] == "agreed", booked
+    assert not booked.files  # an article has no time
     dear = await street.buyer.call("book", {"with": "lamps", "item": "lamp-7", "max_rupees": 10})
     assert dear.status is Status.FAILED or dear.result["state"] != "agreed"
+
+
+async def test_what_is_booked_for_a_time_comes_with_its_invitation(street: Street) -> None:
+    await street.shop.stocks("table", 2, per_minutes=30, price_minor=100, currency="INR")
+    wish = {"with": "lamps", "item": "table", "when": "next week", "time": "13:00"}
+    booked = await street.buyer.call("book", wish)
+    assert booked.result["state"] == "agreed", booked
+    (file,) = booked.files
+    invitation = MediaStore(street.folder / MEDIA).get(file.reference)
+    assert (file.file_name, file.media_type) == ("meeting.ics", "text/calendar")
+    assert b"METHOD:REQUEST" in invitation
+    assert b"SUMMARY:table" in invitation
+
+
+async def test_a_yes_to_a_request_for_money_brings_the_link_to_pay_by_again_after_a_kill(
+    street: Street,
+) -> None:
+    await street.shop.asks_money(street.buyer.owner.handle, 250_000, "Chandelier")
+    question = await Trader(street.buyer.owner, street.node).question()
+    threads = ThreadsOf(lambda _: street.desk, keeper(street.folder))
+    caller = street.buyer.caller()
+    first, again = [await threads.answer(caller, question.code, True) for _ in range(2)]
+    assert first == again
+    assert (first["state"], first["with"]) == ("agreed", "ind.ai/lamps")
+    assert first["pay_link"].startswith("upi://pay?")
+    assert [each["file_name"] for each in first["files"]] == ["pay.png"]
+    # Who is paid gets neither.
+    shop = desk_of(street.shop.node.world, street.shop.node, street.shop.owner)
+    theirs = await ThreadsOf(lambda _: shop, keeper(street.folder)).look(
+        replace(caller, owner="ind.ai/lamps"), first["thread_id"]
+    )
+    assert theirs["state"] == "agreed"
+    assert not {"pay_link", "files"} & theirs.keys()
