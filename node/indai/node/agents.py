@@ -34,7 +34,8 @@ DEFAULT_ZONE = "UTC"
 @dataclass(slots=True)
 class Agent:
     """One agent. `calendar` is all of the owner's calendars; it is replaced when one comes or goes, or their
-    time zone changes."""
+    time zone changes. `called_off`: UIDs of what is called off and may stand in a calendar still; it takes no
+    time any more."""
 
     owner: str
     token_sha256: bytes
@@ -45,6 +46,7 @@ class Agent:
     accounts: tuple[CalDavCalendar, ...] = ()
     target: CalDavCalendar | None = None
     subject: str = ""
+    called_off: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._compose()

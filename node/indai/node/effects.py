@@ -41,6 +41,16 @@ class CalendarWrite:
     key: str
     doc: dict[str, Any]
 
+    @property
+    def uid(self) -> str:
+        """The event's."""
+        return str(self.doc["uid"])
+
+    @property
+    def calls_off(self) -> bool:
+        """Whether the event stands as cancelled once this is written."""
+        return bool(self.doc.get("cancelled"))
+
 
 class Effects:
     """One writer for each owner with something to do, whose waiting events go in one file write, so that a
@@ -93,6 +103,8 @@ class Effects:
         for effect in effects:
             self._ready.setdefault(effect.owner, []).append(effect)
             self._remember(effect, False)
+            if effect.calls_off and effect.owner in self._agents:
+                self._agents.get(effect.owner).called_off.add(effect.uid)
             if effect.owner not in self._writing:
                 self._writing.add(effect.owner)
                 self._spawn(self._write(effect.owner))
@@ -120,8 +132,9 @@ class Effects:
                 faults.reach("before-calendar")
                 failed = await self._put(owner, effects)
                 faults.reach("after-calendar")
-                if len(failed) < len(effects):
-                    self._written.extend(effect for effect in effects if effect not in failed)
+                if done := [effect for effect in effects if effect not in failed]:
+                    self._agents.get(owner).called_off -= {each.uid for each in done if each.calls_off}
+                    self._written.extend(done)
                     self._news.set()
                 if failed:
                     self._ready[owner] = failed + self._ready.get(owner, [])

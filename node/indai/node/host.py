@@ -244,7 +244,7 @@ class Host:
         events = [
             each
             for each in await agent.calendar.events(span.start_ms, span.end_ms)
-            if each.uid not in reserved.leaving.uids
+            if each.uid not in self._gone(owner, reserved)
         ]
         # What is busy and no event: promised slots, and calendars that show only when.
         taken = await self._busy(owner, span.start_ms, span.end_ms, reserved)
@@ -292,13 +292,18 @@ class Host:
 
     async def _busy(self, owner: str, start_ms: int, end_ms: int, reserved: Promised) -> list[Interval]:
         busy = await self._agents.get(owner).calendar.busy(start_ms, end_ms)
-        if reserved.leaving.uids:
+        if gone := self._gone(owner, reserved):
             events = await self._events(owner, start_ms, end_ms)
-            going = [Interval(e.start_ms, e.end_ms) for e in events if e.uid in reserved.leaving.uids]
-            staying = [Interval(e.start_ms, e.end_ms) for e in events if e.uid not in reserved.leaving.uids]
+            going = [Interval(e.start_ms, e.end_ms) for e in events if e.uid in gone]
+            staying = [Interval(e.start_ms, e.end_ms) for e in events if e.uid not in gone]
             busy = [*subtract(busy, going), *staying]
         held = (Interval(start, end) for start, end in reserved.values() if start < end_ms and end > start_ms)
         return [*busy, *held]
+
+    def _gone(self, owner: str, reserved: Promised) -> frozenset[str]:
+        """UIDs of events whose time is free: what makes way, and what is called off, which a calendar hears
+        of after the tables."""
+        return reserved.leaving.uids | self._agents.get(owner).called_off
 
     async def _events(self, owner: str, start_ms: int, end_ms: int) -> list[CalendarEvent]:
         """Those that take time."""

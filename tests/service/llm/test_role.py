@@ -14,6 +14,7 @@ import openai
 import pytest
 from indai.client.channels import plain_channel
 from indai.node.app import running
+from indai.node.auth import new_token
 from indai.node.settings import Settings
 from indai.protocol.errors import IndaiError, Reason, Refused
 from indai.v1 import llm_pb2 as pb
@@ -60,7 +61,7 @@ async def node(tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPat
         channel = plain_channel(info.addresses["owner"], token=operator)
         stack.push_async_callback(channel.close)
         stub: OperatorServiceAsyncStub = OperatorServiceStub(channel)
-        tokens = {"operator": operator, "nobody": operator[:-2] + "AA"}
+        tokens = {"operator": operator, "nobody": new_token().text}
         for handle in ("ind.ai/alice", "ind.ai/eve"):
             made = await stub.CreateAgent(owner_pb2.CreateAgentRequest(handle=handle, policy_yaml=POLICY))
             tokens[handle] = made.token

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from indai.client.audit.receipts import check_receipt, key_history
 from indai.client.receiptfile import ReceiptFile
+from indai.node.effects import CalendarWrite, Effects
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import negotiation_pb2, owner_pb2
 
@@ -68,6 +69,37 @@ async def test_a_cancelled_slot_can_be_promised_again(pair: Pair) -> None:
         await until(owner, first.thread_id, is_cancelled)
     again = await pair.alice.meet("ind.ai/bob", title="Again", minutes=30, **day)
     assert (again.state, again.start_time) == (owner_pb2.THREAD_STATE_COMMITTED, first.start_time)
+
+
+async def test_a_cancelled_slot_is_free_also_while_a_calendar_does_not_know_yet(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, write, put = now_ms() + 60 * DAY, asyncio.Event(), Effects._put
+
+    async def slow(self: Effects, owner: str, effects: list[CalendarWrite]) -> list[CalendarWrite]:
+        if any(each.doc.get("cancelled") for each in effects):
+            await write.wait()
+        return await put(self, owner, effects)
+
+    day = {"from_ms": start, "until_ms": start + 35 * MINUTE}
+    first = await pair.alice.meet("ind.ai/bob", title="First", minutes=30, **day)
+    await pair.bob.rest(first.thread_id)
+    monkeypatch.setattr(Effects, "_put", slow)
+    await pair.bob.stub.CancelCommitment(cancel(first))
+    for owner in (pair.alice, pair.bob):
+        await until(owner, first.thread_id, is_cancelled)
+    try:
+        asked = await pair.alice.start("ind.ai/bob", title="Again", minutes=30, **day)
+        ended = (owner_pb2.THREAD_STATE_COMMITTED, owner_pb2.THREAD_STATE_REJECTED)
+        again = await until(pair.alice, asked, lambda seen: seen.state in ended)
+        assert busy(pair.a, pair.alice, first)
+        assert busy(pair.b, pair.bob, first)
+    finally:
+        write.set()
+    assert (again.state, again.start_time) == (owner_pb2.THREAD_STATE_COMMITTED, first.start_time)
+    for owner, node in ((pair.alice, pair.a), (pair.bob, pair.b)):
+        await owner.rest(asked)
+        assert busy(node, owner, again)
 
 
 async def test_cancelling_twice_or_at_once_on_both_sides_is_one_cancellation(pair: Pair) -> None:
