@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from indai.node.store import Row
 from indai.protocol.header import MAX_HOPS
 from indai.protocol.leaf import LeafKind
+from indai.protocol.party_state import Side
 
 from tests.simulate.cast import HOMES
 from tests.simulate.store import Violation
@@ -25,12 +26,13 @@ def always(world: NodeWorld, node: Machine) -> None:
     """After each write: nothing is promised twice, no budget exceeded, and nobody told what is not so."""
     tables = node.store.tables
     for owner in node.owners:
-        if any(second[0] < first[1] for first, second in pairwise(tables.spans(owner))):
+        if tables.is_doubled(owner):
             raise Violation(f"{owner} has promised one slot twice")
         if any(many > UNITS for many in tables.units(owner).values()):
             raise Violation(f"{owner} has promised more units than there are")
         if any(minor > DAILY_MINOR for minor in tables.money(owner).values()):
             raise Violation(f"{owner} has promised more money than may be spent in a day")
+        _succession(tables, owner)
         known = node.engine._reserved.get(owner)
         stored = {bytes.fromhex(mid[2:]) for (of, mid) in tables.reservations if of == owner}
         if known is not None and set(known.slots) != stored:
@@ -40,6 +42,19 @@ def always(world: NodeWorld, node: Machine) -> None:
         seen = node.engine.seen(owner, bytes.fromhex(thread))
         if seen is not None and seen.side.phase.value != row["phase"]:
             raise Violation("memory and tables differ in the state of a thread")
+
+
+def _succession(tables: Tables, owner: str) -> None:
+    """One commitment takes the place of another, or of one of its times (LIF-25)."""
+    taken: dict[str, Counter[int]] = {}
+    for (of, _), row in tables.threads.items():
+        if of == owner and row["phase"] == "COMMITTED" and '"supersedes"' in row["side"]:
+            side = Side.from_json(row["side"])
+            taken.setdefault(side.supersedes.hex(), Counter())[
+                side.terms.replaces_ms if side.terms else 0
+            ] += 1
+    if any(max(times.values()) > 1 for times in taken.values()):
+        raise Violation("two commitments have taken the place of one")
 
 
 def _thread(tables: Tables, owner: str, thread: str, row: Row) -> None:
@@ -86,6 +101,8 @@ def at_the_end(world: NodeWorld) -> None:
                 raise Violation("the two sides came to different ends")
             if agreed and theirs is not None and row["mid"] != theirs["mid"]:
                 raise Violation("the two sides hold different commitments")
+            if agreed and theirs is not None and _became(row) != _became(theirs):
+                raise Violation("what became of a commitment is not the same on both sides")
         for held in (mine.reservations, mine.holds):
             if any(not row["consumed"] for (of, _), row in held.items() if of == owner):
                 raise Violation("a reservation outlives its thread")
@@ -93,6 +110,11 @@ def at_the_end(world: NodeWorld) -> None:
             raise Violation("an offer is open for ever")
         if any(row["state"] == "pending" for (of, _), row in mine.approvals.items() if of == owner):
             raise Violation("a question waits for ever")
+
+
+def _became(row: Row) -> str:
+    life = Side.from_json(row["side"]).life
+    return life.state.value if life else ""
 
 
 def _hops(world: NodeWorld, mine: Tables, owner: str, thread: str, theirs: Row | None) -> None:

@@ -9,10 +9,11 @@ from the tables' outbox as the node's outbox does.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -24,9 +25,13 @@ from indai.node.items import Act, Answered, Approval, Deliver, Item, Start, Wake
 from indai.node.kinds.acquaintance import Acquaintances
 from indai.node.outbox import PASSING, Outgoing
 from indai.node.reminders import Likes
+from indai.protocol import contest
+from indai.protocol.contest import FREE
 from indai.protocol.errors import IndaiError, NotFound, ProtocolError, Reason
+from indai.protocol.kinds.base import Window
+from indai.protocol.kinds.meet import Repeats
 from indai.protocol.kinds.table import KINDS
-from indai.protocol.messages import HOUR_MS, MINUTE_MS, EventKind, Wish
+from indai.protocol.messages import DAY_MS, HOUR_MS, MINUTE_MS, EventKind, MeetTerms, MeetWish, Wish
 from indai.protocol.party_state import OwnerActs, Side
 
 from tests.simulate import nodechecks
@@ -45,6 +50,7 @@ MUTATIONS = (
     "threads",  # what becomes of a thread is not stored
     "release",  # what is not agreed is never given back
     "consume",  # what is agreed is never made firm
+    "signs-twice",  # two threads may take the place of one commitment
     "forgets-hops",  # what is passed on counts as if its owner had asked for it
     "keeps-memory",  # what a failed write had in memory is trusted
 )
@@ -245,6 +251,7 @@ class NodeWorld:
         self.seed, self.mutation, self.crash_rate, self.loss = seed, mutation, crash_rate, loss
         self.keep, self.tell = keep, tell
         self.random = random.Random(seed)
+        self.moving = seed % 4 == 3  # everybody wants a meeting at another time
         self.now_ms, self.events, self.healed = START_MS, 0, False
         self.wire: list[Parcel] = []
         self.because: dict[tuple[str, str], str] = {}  # (owner, thread): the thread that it passes on
@@ -270,7 +277,11 @@ class NodeWorld:
     async def run(self, steps: int = STEPS) -> NodeWorld:
         """`steps` of trouble, then none; every invariant is checked after each write and at the end."""
         actions = [self._carry, self._arrive, self._owner, self._clock, self._tick]
-        with patch("os.urandom", lambda count: self.random.randbytes(count)):
+        blind = patch.object(contest, "ruling", lambda *_, **__: FREE)
+        randomness = patch("os.urandom", lambda count: self.random.randbytes(count))
+        with randomness, blind if self.mutation == "signs-twice" else contextlib.nullcontext():
+            if self.moving:
+                await self._agree()
             for number in range(steps):
                 if self.keep is not None and number not in self.keep:
                     continue
@@ -284,6 +295,22 @@ class NodeWorld:
             self.random.seed(self.seed << 16 | 0xFFFF)
             await self._heal()
         return self
+
+    async def _agree(self) -> None:
+        """Owners of two nodes agree on a meeting before anything goes wrong, and both want to move it."""
+        self.healed, node = True, self.nodes[NODES[0]]
+        owner, peer = node.owners[0], self.nodes[NODES[1]].owners[0]
+        windows = (Window(START_MS + DAY_MS, START_MS + DAY_MS + 8 * HOUR_MS),)
+        repeats = Repeats(1, 3, "UTC") if self.random.random() < 0.5 else None
+        wish = MeetWish("Lunch", 30, windows, repeats=repeats)
+        await node.take(Start(owner, node.context.new_id(), peer=peer, wish=wish, request_id="first"))
+        await self._settle()
+        for each, who in ((node, owner), (self.nodes[NODES[1]], peer)):
+            rows = each.store.tables.threads.items()
+            agreed = [bytes.fromhex(t) for (of, t), row in rows if of == who and row["phase"] == "COMMITTED"]
+            if agreed and (move := self._move(each, who, agreed[0])):
+                await each.take(move)
+        self.healed = False
 
     async def _heal(self) -> None:
         self.healed = True
@@ -354,6 +381,8 @@ class NodeWorld:
         if rows and dice < 0.15:
             return Withdrawal(owner, self.random.choice(rows)[0])
         agreed = [thread for thread, phase in rows if phase == "COMMITTED"]
+        if agreed and self.moving and dice < 0.7 and (start := self._move(node, owner, agreed[0])):
+            return start
         if agreed and dice < 0.35:
             kind = self.random.choice((EventKind.CANCEL, EventKind.FULFIL, EventKind.DISPUTE))
             thread = self.random.choice(agreed)
@@ -363,6 +392,21 @@ class NodeWorld:
                 return Act(owner, thread, said=omit)
             return Act(owner, thread, said=OwnerActs(kind))
         return self._start(node, owner)
+
+    def _move(self, node: Machine, owner: str, thread: bytes) -> Item | None:
+        """The owner wants another time for what was agreed there, or for one of its times."""
+        side = Side.from_json(node.store.tables.threads[owner, thread.hex()]["side"])
+        if not isinstance(side.terms, MeetTerms) or side.life is None:
+            return None
+        later_ms = START_MS + self.random.randrange(2 * DAY_MS, 4 * DAY_MS, 2 * HOUR_MS)
+        wish = another("meet", self.random, later_ms, gives=False)
+        times_ms = side.life.deed.times_ms
+        if isinstance(wish, MeetWish) and times_ms and self.random.random() < 0.6:
+            wish = replace(wish, repeats=None, instead_of_ms=self.random.choice(times_ms))
+        peer = node.store.tables.threads[owner, thread.hex()]["peer"]
+        number, mid = str(uuid.UUID(bytes=self.random.randbytes(16))), side.life.deed.mid
+        new = node.context.new_id()
+        return Start(owner, new, peer=peer, wish=wish, request_id=number, supersedes=mid)
 
     def _start(self, node: Machine, owner: str) -> Item:
         peer = self.random.choice([each for each in HOMES if each != owner])

@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from itertools import pairwise
 
 import asyncpg
 from indai.node.holdings import Holdings, Spent
@@ -52,10 +51,15 @@ class Tables:
             setattr(other, name, copy(table))
         return other
 
-    def spans(self, owner: str) -> list[tuple[int, int]]:
-        """The owner's promised and agreed slots, in order."""
-        rows = (row for (of, _), row in self.reservations.items() if of == owner)
-        return sorted((row["start_ms"], row["end_ms"]) for row in rows)
+    def is_doubled(self, owner: str) -> bool:
+        """Whether two of the owner's slots overlap, and are not kept for one and the same commitment."""
+        rows = [row for (of, _), row in self.reservations.items() if of == owner]
+        rows.sort(key=lambda row: row["start_ms"])
+        return any(
+            b["start_ms"] < a["end_ms"] and (a.get("place") or a["mid"]) != (b.get("place") or b["mid"])
+            for at, a in enumerate(rows)
+            for b in rows[at + 1 :]
+        )
 
     def units(self, owner: str) -> Counter[str]:
         """Units that the owner has promised or given, by item."""
@@ -148,6 +152,13 @@ class MemoryStore:
                 return bytes.fromhex(thread)
         return None
 
+    async def thread_of_offer(self, owner: str, mid: bytes) -> bytes | None:
+        """As the store's."""
+        for (of, number, move), row in self.tables.messages.items():
+            if (of, number) == (owner, hexed(mid)) and move in ("OFFER", "ACCEPT"):
+                return bytes.fromhex(row["thread"][2:])
+        return None
+
     def _holdings(self, owner: str) -> Holdings:
         held = Holdings()
         if "forgets-promises" in self._broken:
@@ -177,9 +188,8 @@ def _check(after: Tables, rows: dict[str, list[Row]], broken: str) -> None:
     if "no-constraints" in broken:
         return
     for owner in {row["owner"] for name in ("reserve", "holds") for row in rows.get(name, ())}:
-        spans = after.spans(owner)
-        if any(b[0] < a[1] for a, b in pairwise(spans)):
-            raise refusal("23P01", "reservations_owner_slot_excl")
+        if after.is_doubled(owner):
+            raise refusal("23P01", "reservations_apart")
         if any(many > UNITS for many in after.units(owner).values()):
             raise refusal("IND13")
     for row in rows.get("holds", ()):
@@ -240,6 +250,13 @@ def _give_back(table: str) -> Callable[[Tables, list[Row]], None]:
                 del getattr(tables, table)[row["owner"], row["mid"]]
 
     return change
+
+
+def _make_way(tables: Tables, rows: list[Row]) -> None:
+    for row in rows:
+        key = row["owner"], row["mid"]
+        if key in tables.reservations:
+            tables.reservations[key] = tables.reservations[key] | {"place": row["place"]}
 
 
 def _unbook(tables: Tables, rows: list[Row]) -> None:
@@ -322,6 +339,7 @@ _SECTIONS: dict[str, Callable[[Tables, list[Row]], None]] = {
     "acks": _acks,
     "outbox": _outbox,
     "release": _give_back("reservations"),
+    "make_way": _make_way,
     "reserve": _take("reservations"),
     "consume": _consume("reservations"),
     "offers": _offers,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from indai.node.holdings import Holdings
+from indai.node.holdings import Holdings, Leaving
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.protocol.kinds.base import Holding, Kind, Money, Slot, Stock
 from indai.protocol.messages import Terms, Wish
@@ -58,13 +58,15 @@ class Trade(KindModule):
         return (EffectRow(deal.mid.hex(), "simulated", {"thread": deal.thread.hex()}),)
 
     def _fits(self, case: Case, terms: Terms, *, first: bool) -> bool:
-        return self._blind or all(_room(case.held, one) for one in terms.holdings(first=first))
+        wanted = terms.holdings(first=first)
+        return self._blind or all(_room(case.held, one, case.leaving) for one in wanted)
 
 
-def _room(held: Holdings, wanted: Holding) -> bool:
+def _room(held: Holdings, wanted: Holding, leaving: Leaving) -> bool:
     match wanted:
         case Slot(start_ms, end_ms):
-            return not any(start < end_ms and start_ms < end for start, end in held.slots.values())
+            taken = [slot for row, slot in held.slots.items() if row not in leaving.rows]
+            return not any(start < end_ms and start_ms < end for start, end in taken)
         case Stock(item, quantity):
             return sum(one.quantity for one in held.stock.values() if one.item == item) + quantity <= UNITS
         case Money(amount_minor, currency):

@@ -237,9 +237,11 @@ def test_a_silent_owner_is_a_no_at_the_deadline(asker: str) -> None:
     silent.now_ms += 1
     rejection = silent.do(OwnerAnswers(True))  # too late: as good as silence
     assert isinstance(rejection[0].body, RejectBody)
-    assert rejection[0].body.reason == "DECLINED"
+    assert rejection[0].body.reason == "UNANSWERED"
     other.hear(rejection)
-    assert a.phase is b.phase is Phase.REJECTED
+    assert a.phase is b.phase is Phase.LAPSED
+    assert silent.did(Tell) == [Tell("You did not answer in time, and silence is no consent.")]
+    assert other.did(Tell) == [Tell("The other side did not answer in time, and silence is no consent.")]
     assert a.state.reserved is b.state.reserved is None
 
 

@@ -49,7 +49,10 @@ def offers(wish: Wish, start_ms: int, unique: str) -> Iterator[Terms]:
                 for begins in range(window.start_ms, window.end_ms - SLOT_MS + 1, SLOT_MS):
                     count = wish.repeats.count if wish.repeats else 1
                     again = tuple(begins + number * DAY_MS for number in range(1, count))
-                    yield MeetTerms(begins, begins + SLOT_MS, wish.title, "", unique, again_ms=again)
+                    ends, only_ms = begins + SLOT_MS, wish.instead_of_ms
+                    yield MeetTerms(
+                        begins, ends, wish.title, "", unique, again_ms=again, instead_of_ms=only_ms
+                    )
         case ShareWish():
             yield ShareTerms(wish.field, "", wish.consent, wish.recipient_key, b"h" * 32, "text/plain", 9)
         case AskWish():

@@ -66,7 +66,7 @@ _WORDS: Final = {
     Phase.COMMITTED: "Agreed.",
     Phase.REJECTED: "Refused.",
     Phase.WITHDRAWN: "Withdrawn.",
-    Phase.LAPSED: "The offer has lapsed.",
+    Phase.LAPSED: "It ran out of time.",
     Phase.IN_DOUBT: "The outcome isn't known yet.",
 }
 _SKILLS: Final = {

@@ -7,7 +7,6 @@ the host whose answer is the next event. Nothing is visible outside until the ba
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 
 from indai.ledger.entries import prepare, prepare_decision
@@ -21,11 +20,11 @@ from indai.node.host import title_prefix
 from indai.node.inbound import Inbound
 from indai.node.kinds.base import Answer, Case, Deal, EffectRow, KindModule
 from indai.node.outbox import Outgoing
-from indai.node.questions import asked, refused_instead
+from indai.node.questions import SENTENCES, UNSUPPORTED, asked, refused_instead
+from indai.protocol.contest import OVERTAKEN
 from indai.protocol.copies import replace
 from indai.protocol.envelope import parse_envelope
-from indai.protocol.errors import Reason
-from indai.protocol.kinds.base import Holding, Money, Slot, Stock
+from indai.protocol.kinds.base import Slot
 from indai.protocol.kinds.table import cost_to
 from indai.protocol.leaf import LeafKind
 from indai.protocol.messages import Message, Move, ReceiptBody, Terms, Wish
@@ -65,13 +64,6 @@ _OUTCOMES: dict[int, Outcome] = {
     policy_pb2.OUTCOME_PERMIT: Outcome.PERMIT,
     policy_pb2.OUTCOME_ASK: Outcome.ASK,
     policy_pb2.OUTCOME_REFUSE: Outcome.REFUSE,
-}
-UNSUPPORTED = Reason.UNSUPPORTED.name
-_SENTENCES = {
-    "POLICY_DENIED": "That can't be arranged.",
-    "NO_COMMON_SLOT": "No time in these windows is free.",
-    "NOT_AVAILABLE": "That is not to be had.",
-    UNSUPPORTED: "This agent does not do that.",
 }
 _NO_DECISION = "No time that you share is free."
 
@@ -214,7 +206,9 @@ class Conversation:
         said, module = consult.terms, self._desk.kinds.get(consult.terms.kind)
         if module is None:
             self._draft.journal("decision", UNSUPPORTED, "This node does not do that.")
-            return HostAnswers(Outcome.REFUSE, reason=UNSUPPORTED, sentence=_SENTENCES[UNSUPPORTED])
+            return HostAnswers(Outcome.REFUSE, reason=UNSUPPORTED, sentence=SENTENCES[UNSUPPORTED])
+        if self._draft.contest.is_taken:
+            return self._overtaken(said)
         if isinstance(said, Terms):
             answer = await module.sign(self._case(), said)
         elif consult.question is Question.CHOOSE_TERMS:
@@ -222,6 +216,8 @@ class Conversation:
         else:
             answer = await module.propose(self._case(), said)
         outcome = _OUTCOMES[answer.outcome]
+        if outcome is not Outcome.REFUSE and self._bars(answer.terms or answer.wish or said):
+            return self._overtaken(said)
         # What our owner asked for in so many words needs no second asking; a refusal still stands.
         approved = consult.approved or (
             outcome is Outcome.ASK
@@ -234,14 +230,24 @@ class Conversation:
         if outcome is Outcome.REFUSE:
             if said == self._instead:
                 raise refused_instead(answer)
-            return HostAnswers(outcome, reason=answer.reason, sentence=_SENTENCES.get(answer.reason, ""))
+            return HostAnswers(outcome, reason=answer.reason, sentence=SENTENCES.get(answer.reason, ""))
         return HostAnswers(outcome, answer.terms or answer.wish)
+
+    def _bars(self, said: Wish | Terms) -> bool:
+        return self._draft.contest.bars(self._draft.thread.side, said)
+
+    def _overtaken(self, said: Wish | Terms) -> HostAnswers:
+        """Another thread has, or is about to have, the place that this one asks for (LIF-25, LIF-26)."""
+        if said == self._instead:
+            raise refused_instead(Answer(policy_pb2.OUTCOME_REFUSE, reason=OVERTAKEN))
+        self._draft.journal("decision", OVERTAKEN, SENTENCES[OVERTAKEN])
+        return HostAnswers(Outcome.REFUSE, reason=OVERTAKEN, sentence=SENTENCES[OVERTAKEN])
 
     def _case(self) -> Case:
         draft, agent = self._draft, self._desk.agent
         side = draft.thread.side
         outgoing = side.role is Role.INITIATOR
-        common = agent.owner, self._desk.peer, outgoing, agent.zone, side, draft.reserved, draft.now_ms
+        common = agent.owner, self._desk.peer, outgoing, agent.zone, side, draft.held(), draft.now_ms
         return Case(*common, draft.leaving)
 
     def _is_wanted(self, consulted: Wish | Terms, said: Wish | Terms) -> bool:
@@ -317,8 +323,9 @@ class Conversation:
         self.keep(message, written.envelope.raw, written.header_id, outgoing=True, decision=decision)
         if isinstance(message.body, Terms) and message.move in (Move.OFFER, Move.ACCEPT):
             draft.make_way(message.mid)
+            day = datetime.fromtimestamp(draft.now_ms / 1000, self._desk.agent.zone).date().isoformat()
             for place, holding in enumerate(message.body.holdings(first=message.move is Move.OFFER)):
-                self._hold(message.mid, place, holding, limit_minor)
+                draft.hold(message.mid, place, holding, day, self._desk.peer, limit_minor)
             draft.set(reserved_mid=message.mid, title_prefix=prefix)
         if message.move is Move.OFFER:
             draft.add("offers", mid=message.mid, expires_ms=message.expires_at_ms)
@@ -391,22 +398,6 @@ class Conversation:
         if supersedes := side.thread.supersedes if side.thread else side.supersedes:
             replaced_ms = side.terms.replaces_ms if side.terms else 0
             self._draft.succeeded = (supersedes, mid, replaced_ms)
-
-    def _hold(self, deed: bytes, place: int, holding: Holding, limit_minor: int | None) -> None:
-        """One row for each thing that our signature needs; the tables refuse what is not to be had."""
-        draft, peer, mid = self._draft, self._desk.peer, key_of(deed, place)
-        day = datetime.fromtimestamp(draft.now_ms / 1000, self._desk.agent.zone).date().isoformat()
-        draft.reserved.add(mid, holding, day, peer)
-        match holding:
-            case Slot():
-                draft.reserve(mid, deed, holding)
-            case Stock(item, quantity, start_ms, end_ms):
-                span = {"start_ms": start_ms, "end_ms": end_ms}
-                draft.add("holds", mid=mid, item=item, quantity=quantity, peer=peer, **span)
-            case Money(amount_minor, currency):
-                money = {"amount_minor": amount_minor, "currency": currency, "day": day}
-                links = [asdict(link) for link in draft.links]
-                draft.add("holds", mid=mid, peer=peer, limit_minor=limit_minor, links=links, **money)
 
     def _give(
         self, mid: bytes, terms: Terms, slot: str, hold: str, time_ms: int = 0, **columns: bool

@@ -7,19 +7,20 @@ the order of the queue, which is why the index of a ledger entry can be known be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from indai.ledger.entries import Entry, seal
 from indai.ledger.vault import Vault
 from indai.node.effects import CalendarWrite
-from indai.node.holdings import NOTHING, Holdings, Leaving
+from indai.node.holdings import NOTHING, Holdings, Leaving, key_of
 from indai.node.kinds import words
 from indai.node.outbox import Outgoing
 from indai.node.store import Key, Loaded, Row, hexed
+from indai.protocol.contest import FREE, Ruling
 from indai.protocol.copies import replace
 from indai.protocol.delegations import Link
-from indai.protocol.kinds.base import Slot
+from indai.protocol.kinds.base import Holding, Money, Slot, Stock
 from indai.protocol.kinds.meet import MEET
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.messages import Terms, Wish
@@ -120,6 +121,27 @@ def ledger_rows(entries: Sequence[Entry], vault: Vault) -> list[Row]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Whether our signature may be given for what takes another's place: on an offer of ours, or of the
+    peer's. `rows`: reservations of ours that are given back if we accept; `is_taken`: nothing can take that
+    place any more."""
+
+    offering: Ruling = FREE
+    accepting: Ruling = FREE
+    rows: frozenset[bytes] = frozenset()
+    is_taken: bool = False
+
+    def bars(self, side: Side, said: Wish | Terms) -> bool:
+        """Whether `said`, if it is to be signed in this thread, must not be."""
+        accepts = side.thread is not None and side.thread.offer is not None
+        ruling = self.accepting if accepts else self.offering
+        return self.is_taken or (isinstance(said, Terms) and not ruling.may_sign)
+
+
+UNCONTESTED = Contest()
+
+
 @dataclass(slots=True)
 class Draft:
     """Rows by section of `node.apply_batch`, and what follows from them in memory and after COMMIT."""
@@ -137,6 +159,7 @@ class Draft:
     effects: list[CalendarWrite] = field(default_factory=list)
     links: tuple[Link, ...] = ()  # delegations that the money to be signed for comes through
     leaving: Leaving = NOTHING  # what makes way for what this thread agrees on
+    contest: Contest = UNCONTESTED  # whether it is this thread's turn to
     # (mid of the commitment whose place was taken, mid of the one that now stands)
     succeeded: tuple[bytes, bytes, int] | None = None
 
@@ -157,6 +180,15 @@ class Draft:
             raise RuntimeError("the draft has no thread yet")
         return self.state
 
+    def held(self) -> Holdings:
+        """What is promised and given, but for offers of ours that are taken back if we accept."""
+        held = self.reserved
+        if self.contest.rows:
+            held = held.copy()
+            for row in self.contest.rows:
+                held.pop(row)
+        return held
+
     def make_way(self, mid: bytes) -> None:
         """What is to be replaced is kept for the commitment `mid` from now on, if not for itself."""
         for row in sorted(self.leaving.rows):
@@ -166,6 +198,24 @@ class Draft:
         """Under `row` what the commitment `mid` needs."""
         place = {"place": mid} if self.leaving.rows else {}
         self.add("reserve", mid=row, start_ms=slot.start_ms, end_ms=slot.end_ms, **place)
+
+    def hold(
+        self, deed: bytes, place: int, holding: Holding, day: str, peer: str, limit_minor: int | None
+    ) -> None:
+        """One thing that our signature under `deed` needs; the tables refuse what is not to be had. `day` is
+        the owner's local one (ISO 8601), on which at most `limit_minor` may be spent."""
+        mid = key_of(deed, place)
+        self.reserved.add(mid, holding, day, peer)
+        match holding:
+            case Slot():
+                self.reserve(mid, deed, holding)
+            case Stock(item, quantity, start_ms, end_ms):
+                span = {"start_ms": start_ms, "end_ms": end_ms}
+                self.add("holds", mid=mid, item=item, quantity=quantity, peer=peer, **span)
+            case Money(amount_minor, currency):
+                money = {"amount_minor": amount_minor, "currency": currency, "day": day}
+                links = [asdict(link) for link in self.links]
+                self.add("holds", mid=mid, peer=peer, limit_minor=limit_minor, links=links, **money)
 
     def record(self, entry: Entry) -> int:
         """Append a ledger entry; its index."""

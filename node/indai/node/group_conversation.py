@@ -80,6 +80,8 @@ class GroupConversation(Conversation):
             if refused:
                 return HostAnswers(Outcome.REFUSE, reason=answer.reason)
             said = answer.terms or answer.wish or said
+        if self._bars(said):
+            return self._overtaken(said)
         return HostAnswers(Outcome.PERMIT, said)
 
     def _judged(self, answer: Answer, *, refused: bool) -> None:

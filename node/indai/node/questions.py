@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from indai.node.kinds import words
 from indai.node.kinds.base import Answer
+from indai.protocol.contest import OVERTAKEN
 from indai.protocol.errors import InvalidInput, ProtocolError, Reason, Refused
 from indai.protocol.forms import MINUTE_MS
 from indai.protocol.kinds.base import Terms, Window, Wish
@@ -22,9 +23,20 @@ from indai.protocol.kinds.meet import MeetTerms, MeetWish
 from indai.protocol.kinds.pay import Direction, PayTerms, PayWish
 from indai.protocol.party_state import Phase, Side
 
+UNSUPPORTED = Reason.UNSUPPORTED.name
+SENTENCES = {
+    "POLICY_DENIED": "That can't be arranged.",
+    "NO_COMMON_SLOT": "No time in these windows is free.",
+    "NOT_AVAILABLE": "That is not to be had.",
+    OVERTAKEN: "It is being moved in another way already, or has ended.",
+    UNSUPPORTED: "This agent does not do that.",
+}
+"""What a peer is told of a reason."""
+
 _WORDS = {
     "NO_COMMON_SLOT": "You are not free then.",
     "NOT_AVAILABLE": "That is not to be had.",
+    OVERTAKEN: "It is being moved in another way already, or has ended.",
 }
 
 

@@ -183,6 +183,17 @@ class Store:
             )
         return thread
 
+    async def thread_of_offer(self, owner: str, mid: bytes) -> bytes | None:
+        """The thread in which this was offered to, or by, the owner, whatever came of it."""
+        async with self.scope(owner) as connection:
+            thread: bytes | None = await connection.fetchval(
+                "SELECT thread FROM node.messages"
+                " WHERE owner = $1 AND mid = $2 AND move IN ('OFFER', 'ACCEPT') LIMIT 1",
+                owner,
+                mid,
+            )
+        return thread
+
     async def thread_of_request(self, owner: str, request_id: str) -> bytes | None:
         """The thread that a repeated request began."""
         async with self.scope(owner) as connection:

@@ -6,7 +6,6 @@ from indai.node.compose import several
 from indai.node.draft import ThreadState
 from indai.node.holdings import NOTHING, Leaving, key_of
 from indai.node.kinds.meet import uids
-from indai.node.store import Key, Store
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import NotFound, ProtocolError, Reason, Refused
 from indai.protocol.lifecycle import check_successor
@@ -14,28 +13,27 @@ from indai.protocol.messages import Body, MeetTerms, MeetWish, Message, Terms, W
 from indai.protocol.party_state import Side
 
 
-async def find(store: Store, owner: str, mid: bytes) -> Key:
-    """The thread in which the owner's commitment was agreed; raises ProtocolError with LIF-16."""
-    thread = await store.thread_of_commitment(owner, mid)
-    if thread is None:
-        raise _none()
-    return owner, thread
-
-
 def check(old: ThreadState | None, message: Message) -> None:
-    """Whether a peer's first message may name what this thread has agreed; raises ProtocolError."""
+    """Whether a peer's first message may name what this thread has agreed; raises ProtocolError: OUT_OF_ORDER
+    as long as the RECEIPT that says so is still on its way."""
     side = old.side if old else None
     offer = offer_of(side) if side else None
+    if side is not None and offer is not None and side.life is None and not side.phase.ended:
+        what = "What the message is to take the place of has not been confirmed here yet."
+        raise ProtocolError(Reason.OUT_OF_ORDER, what, rule="LIF-16")
     if side is None or side.life is None or offer is None:
-        raise _none()
+        what = "There is no such commitment to take the place of."
+        raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-16")
     check_successor(offer, message)
-    if side.life.state.ended:
-        what = f"What it is to take the place of is {side.life.state.value.lower()} already."
-        raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-05")
-    body = message.body
-    if isinstance(body, Wish | Terms) and body.replaces_ms and not side.life.may_omit(body.replaces_ms):
-        what = "The time that it is to take the place of was left out already, or is the only one left."
-        raise ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-17")
+
+
+def reserved(state: ThreadState) -> list[bytes]:
+    """The keys of the slots that our signature in this thread holds."""
+    mid, terms = state.columns["reserved_mid"], state.side.reserved
+    if mid is None or terms is None:
+        return []
+    first = state.side.offer is not None
+    return [key_of(mid, place) for place, _ in enumerate(terms.holdings(first=first))]
 
 
 def offer_of(side: Side) -> Message | None:
@@ -92,8 +90,3 @@ def moved(old: ThreadState | None, window: Window, minutes: int, only_ms: int = 
     asked = side.thread.subject_matter if side.thread else None
     repeats = asked.repeats if isinstance(asked, MeetWish) else None  # all of them are moved
     return MeetWish(terms.title, length, (window,), terms.place, repeats)
-
-
-def _none() -> ProtocolError:
-    what = "There is no such commitment to take the place of."
-    return ProtocolError(Reason.ILLEGAL_MOVE, what, rule="LIF-16")

@@ -67,9 +67,9 @@ from indai.protocol.party_state import (
     Succeeded,
     Tell,
     Tick,
-    begin_life,
 )
-from indai.protocol.party_words import ENDS, begins_ms, noun
+from indai.protocol.party_stored import begin_life
+from indai.protocol.party_words import RAN_OUT, UNANSWERED, begins_ms, ended, noun
 
 WISH_LIFE_MS = DAY_MS
 ASK_LIFE_MS = DAY_MS
@@ -117,8 +117,8 @@ def step(side: Side | None, event: Event, now_ms: int) -> Next:
             return party_life.succeeded(side, mid, time_ms)
         case OwnerAnswers():
             return _owner_answers(side, event, now_ms)
-        case OwnerWithdraws():
-            return _owner_withdraws(side)
+        case OwnerWithdraws(reason):
+            return _owner_withdraws(side, reason)
         case Tick():
             return _tick(side, now_ms)
         case PeerRefused():
@@ -243,16 +243,16 @@ def _owner_answers(side: Side, answer: OwnerAnswers, now_ms: int) -> Next:
     return _consult(side, _to_sign(side.terms), side.terms, approved=True)
 
 
-def _owner_withdraws(side: Side) -> Next:
+def _owner_withdraws(side: Side, reason: str) -> Next:
     if side.phase.ended:
         raise Refused(Reason.THREAD_CLOSED, "The negotiation has ended.", hint="see: indai threads")
     if side.thread is None:
-        return _end(side, Phase.WITHDRAWN)
+        return _end(side, Phase.WITHDRAWN, reason)
     own = side.thread.last_of(side.owner)
     if own is None:
-        return _refuse(side, DECLINED)
+        return _refuse(side, reason or DECLINED)
     if own.move is not Move.ACCEPT:
-        side, released = _end(side, Phase.WITHDRAWN)
+        side, released = _end(side, Phase.WITHDRAWN, reason)
         side, effects = _send(side, Move.WITHDRAW, WithdrawBody(own.mid), ANSWER_LIFE_MS, own.mid)
         return side, (*released, *effects)
     if _has_withdrawn(side):
@@ -262,7 +262,7 @@ def _owner_withdraws(side: Side) -> Next:
 
 def _refuse(side: Side, reason: str, sentence: str = "") -> Next:
     """End the thread ourselves: by a signed REJECT, or in silence when the peer never heard of it."""
-    phase = Phase.LAPSED if reason == LAPSED else Phase.REJECTED
+    phase = Phase.LAPSED if reason in RAN_OUT else Phase.REJECTED
     side, ended = _end(side, phase, reason)
     if side.thread is None:
         return side, ended
@@ -391,7 +391,7 @@ def _receive_reject(side: Side, message: Message) -> Next:
     reason = message.body.reason if isinstance(message.body, RejectBody) else ""
     if _has_withdrawn(side):
         return _end(side, Phase.WITHDRAWN, reason)
-    return _end(side, Phase.LAPSED if reason == LAPSED else Phase.REJECTED, reason)
+    return _end(side, Phase.LAPSED if reason in RAN_OUT else Phase.REJECTED, reason)
 
 
 def _receive_withdraw(side: Side, thread: Thread) -> Next:
@@ -448,7 +448,7 @@ def _tick(side: Side, now_ms: int) -> Next:
     if side.life is not None:
         return party_life.tick(side, now_ms)
     if side.phase is Phase.ASKING_OWNER:
-        return _refuse(side, DECLINED)  # a silent owner is a no (NEG-33)
+        return _refuse(side, UNANSWERED)  # a silent owner is a no (NEG-33)
     if side.phase is Phase.AWAITING_RECEIPT:
         # Only the offerer's word frees the slot (NEG-31): it may have committed, and its RECEIPT be on the
         # way.
@@ -468,8 +468,8 @@ def _waits_until(thread: Thread) -> int:
 
 def _end(side: Side, phase: Phase, reason: str = "") -> Next:
     side, released = _release(side)
-    ended = replace(side, phase=phase, reason=reason, question=None, approved=False, deadline_ms=0)
-    return ended, (*released, Tell(ENDS[phase].format(noun=noun(side))))
+    side = replace(side, phase=phase, reason=reason, question=None, approved=False, deadline_ms=0)
+    return side, (*released, Tell(ended(side)))
 
 
 def _release(side: Side) -> Next:

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from indai.protocol import lifecycle
 from indai.protocol.group.state import Group, Member
 from indai.protocol.kinds.base import Holding
 from indai.protocol.kinds.meet import MeetWish
-from indai.protocol.lifecycle import History, deed_of
+from indai.protocol.lifecycle import History
 from indai.protocol.messages import (
-    END_OF_TIME_MS,
     MAX_OFFER_LIFE_MS,
     MINUTE_MS,
     Body,
@@ -28,8 +26,9 @@ from indai.protocol.messages import (
     Terms,
     Wish,
 )
-from indai.protocol.negotiation import OfferState, Thread, apply, open_thread
-from indai.protocol.party_json import body_from_json, body_to_json, message_from_json, message_to_json
+from indai.protocol.negotiation import OfferState, Thread
+from indai.protocol.party_json import body_from_json, body_to_json, message_to_json
+from indai.protocol.party_stored import fold, life_to_json, relive
 
 REMIND_BEFORE_MS = 15 * MINUTE_MS  # where an owner has said nothing else
 
@@ -150,7 +149,9 @@ class OwnerAnswers:
 
 @dataclass(frozen=True, slots=True)
 class OwnerWithdraws:
-    """Our owner takes the matter back."""
+    """Our owner takes the matter back; or the node does, with a `reason` (LIF-26)."""
+
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +363,8 @@ class Side:
     deed, `supersedes` the commitment whose place this is to take, `group` what a coordinator of several knows
     (it has no `thread`), `remind_at_ms` when else our owner is to be reminded, ascending, `hops` how many
     agents have passed on what led to the thread, `wanted` what our owner put in the place of what they were
-    asked. `question`, `approved` and `sending` are set only between the steps of one transaction, never in a
-    stored state.
+    asked, `contenders` the open threads that ask for the place of what was agreed here. `question`,
+    `approved` and `sending` are set only between the steps of one transaction, never in a stored state.
     """
 
     role: Role
@@ -385,6 +386,7 @@ class Side:
     group: Group | None = None
     hops: int = 0
     wanted: Wish | Terms | None = None
+    contenders: tuple[bytes, ...] = ()
     question: Question | None = None
     approved: bool = False
     sending: Move | None = None
@@ -406,7 +408,7 @@ class Side:
             "offer": self.offer.value if self.offer else None,
             "deadline_ms": self.deadline_ms,
             "reason": self.reason,
-            "events": [message_to_json(message) for message in self.life.messages] if self.life else [],
+            **life_to_json(self.life),
             "reminded": self.reminded,
             "remind_before_ms": self.remind_before_ms,
         }
@@ -420,10 +422,8 @@ class Side:
             fields["wanted"] = body_to_json(self.wanted)
         if self.group:
             fields["group"] = self.group.to_json()
-        if self.life and self.life.successors:
-            fields["successors"] = sorted(mid.hex() for mid in self.life.successors)
-        if self.life and self.life.instead:
-            fields["instead"] = sorted([mid.hex(), time_ms] for mid, time_ms in self.life.instead)
+        if self.contenders:
+            fields["contenders"] = sorted(thread.hex() for thread in self.contenders)
         return json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -432,7 +432,7 @@ class Side:
         fields = json.loads(text)
         reserved = body_from_json(fields["reserved"])
         terms, wanted = body_from_json(fields["terms"]), body_from_json(fields.get("wanted"))
-        thread = _fold([message_from_json(message) for message in fields["messages"]])
+        thread = fold(fields["messages"])
         group = Group.from_json(fields["group"]) if "group" in fields else None
         offer = group.offer if group else thread.offer if thread else None
         return cls(
@@ -447,7 +447,7 @@ class Side:
             offer=OfferState(fields["offer"]) if fields["offer"] else None,
             deadline_ms=fields["deadline_ms"],
             reason=fields["reason"],
-            life=_relive(offer, fields) if fields["phase"] == Phase.COMMITTED.value else None,
+            life=relive(offer, fields) if fields["phase"] == Phase.COMMITTED.value else None,
             reminded=fields.get("reminded", False),
             remind_before_ms=fields.get("remind_before_ms", REMIND_BEFORE_MS),
             remind_at_ms=tuple(fields.get("remind_at_ms", ())),
@@ -455,6 +455,7 @@ class Side:
             group=group,
             hops=fields.get("hops", 0),
             wanted=wanted if isinstance(wanted, Wish | Terms) else None,
+            contenders=tuple(map(bytes.fromhex, fields.get("contenders", ()))),
         )
 
     def knows(self, message: Message) -> bool:
@@ -464,33 +465,3 @@ class Side:
         if message.move is Move.EVENT:
             return self.life is not None and self.life.find(message.mid) is not None
         return self.thread is not None and self.thread.find(*message.identity) is not None
-
-
-def begin_life(offer: Message | None) -> History:
-    """The life of what was agreed; raises RuntimeError if nothing was."""
-    if offer is None or not isinstance(offer.body, Terms):
-        raise RuntimeError("nothing was agreed")
-    parties = offer.parties or (offer.sender, offer.recipient)
-    return lifecycle.committed(deed_of(offer.mid, parties, offer.body))
-
-
-def _relive(offer: Message | None, fields: dict[str, Any]) -> History:
-    """The life again. Nothing is from the future here: it was judged when it came."""
-    history = begin_life(offer)
-    for mid in fields.get("successors", []):
-        history = lifecycle.named_by(history, bytes.fromhex(mid))
-    for mid, time_ms in fields.get("instead", []):
-        history = lifecycle.named_by(history, bytes.fromhex(mid), time_ms)
-    for event in fields.get("events", []):
-        history = lifecycle.apply(history, message_from_json(event), END_OF_TIME_MS)
-    return history
-
-
-def _fold(messages: list[Message]) -> Thread | None:
-    """The thread again. No ACCEPT is late here: whether it was, has been decided and is stored."""
-    if not messages:
-        return None
-    thread = open_thread(messages[0])
-    for message in messages[1:]:
-        thread = apply(thread, message, 0)
-    return thread

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
+from indai.protocol.contest import OVERTAKEN
 from indai.protocol.kinds.base import Terms, Wish
 from indai.protocol.kinds.table import kind_of
+from indai.protocol.negotiation import LAPSED, Status
 from indai.protocol.party_state import Phase, Side
 
-ENDS: Final = {
+UNANSWERED: Final = "UNANSWERED"
+"""The reason of a REJECT whose owner has said nothing until the deadline: a no, but nobody's (NEG-33)."""
+
+RAN_OUT: Final = (LAPSED, UNANSWERED)
+"""Reasons that say that time has run out, and not that somebody has refused."""
+
+_ENDS: Final = {
     Phase.REJECTED: "The {noun} was refused.",
     Phase.WITHDRAWN: "The request was taken back.",
     Phase.LAPSED: "The request ran out of time.",
 }
+
+
+def ended(side: Side) -> str:
+    """How a thread has ended without an agreement, for the owner of this side."""
+    if side.reason == OVERTAKEN:
+        return f"The {noun(side)} that this was to move has been moved, or called off, in another way."
+    if side.reason == UNANSWERED:
+        theirs = side.thread is not None and side.thread.status is Status.REJECTED
+        return f"{'The other side' if theirs else 'You'} did not answer in time, and silence is no consent."
+    return _ENDS[side.phase].format(noun=noun(side))
 
 
 def noun(side: Side) -> str:

@@ -438,6 +438,18 @@ _RULES = (
         "What takes another's place is recorded in the transaction that gives the other's slot back.",
         _LIFE,
     ),
+    Rule(
+        "LIF-25",
+        "A commitment, or one time of it, is superseded once: nobody signs for a second while their signature"
+        " for one is open, or once one stands.",
+        _LIFE,
+    ),
+    Rule(
+        "LIF-26",
+        "Where both have offered to supersede the same, the thread with the lower id wins, and who offered in"
+        " the other withdraws it.",
+        _LIFE,
+    ),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _RULES}

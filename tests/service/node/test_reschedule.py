@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 
 import pytest
 from indai.node.engine import Engine
 from indai.node.settlement import Settlement
+from indai.protocol.envelope import cosign, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, Reason
 from indai.protocol.party_state import OwnerActs
 from indai.v1 import negotiation_pb2, owner_pb2
@@ -15,11 +17,14 @@ from indai.v1 import negotiation_pb2, owner_pb2
 from tests.service.node.conftest import Pair
 from tests.service.node.database import connect
 from tests.service.node.lives import STANDS, audited, busy, events, seen, until
-from tests.service.node.scene import MINUTE
-from tests.service.node.test_meeting import COMMITTED, DAY, ask
+from tests.service.node.scene import MINUTE, Scene
+from tests.service.node.test_doubt import receipt
+from tests.service.node.test_meeting import COMMITTED, DAY, REJECTED, ask
+from tests.service.node.test_owner import AWAITING, WITHDRAWN, approve
 from tests.service.node.world import Owner, now_ms
 
 SUPERSEDED = owner_pb2.COMMITMENT_STATE_SUPERSEDED
+ENDED = (COMMITTED, REJECTED, WITHDRAWN, owner_pb2.THREAD_STATE_LAPSED)
 
 
 def move(
@@ -94,7 +99,7 @@ async def test_the_new_time_may_overlap_the_old_one_which_nobody_else_has_meanwh
 
 async def slots_at(pair: Pair, owner: Owner, thread: owner_pb2.Thread) -> list[str]:
     """The threads that hold any time of this one's, as the tables have it."""
-    node = pair.a if owner is pair.alice else pair.b
+    node = pair.b if owner is pair.bob else pair.a
     admin = await connect(node)
     await admin.execute("SET row_security = off")
     rows = await admin.fetch(
@@ -153,6 +158,66 @@ async def test_moved_twice_each_takes_the_place_of_the_one_before(pair: Pair) ->
     with pytest.raises(IndaiError) as ended:
         await pair.alice.stub.RescheduleCommitment(move(first))
     assert ended.value.reason is Reason.THREAD_CLOSED
+
+
+@pytest.mark.rule("LIF-25")
+async def test_moved_by_both_at_once_one_is_agreed_and_the_other_ends_with_its_reason(pair: Pair) -> None:
+    old = await ask(pair, title="Wanted elsewhere by both")
+    asked = await asyncio.gather(
+        *(pair.alice.stub.RescheduleCommitment(move(old, days)) for days in (21, 33)),
+        *(pair.bob.stub.RescheduleCommitment(move(old, days)) for days in (45, 57)),
+        return_exceptions=True,
+    )
+    begun = [one.thread.thread_id for one in asked if isinstance(one, owner_pb2.RescheduleCommitmentResponse)]
+    assert begun
+    late = [one for one in asked if isinstance(one, BaseException)]  # it had been moved by then
+    assert all(isinstance(one, IndaiError) and one.reason is Reason.THREAD_CLOSED for one in late)
+    for one in (pair.alice, pair.bob):
+        await until(one, old.thread_id, lambda thread: thread.commitment_state == SUPERSEDED)
+        ends = [await until(one, thread, lambda seen: seen.state in ENDED) for thread in begun]
+        (agreed,) = [end for end in ends if end.state == COMMITTED]
+        assert {end.reason for end in ends if end is not agreed} <= {"OVERTAKEN", ""}
+        assert await slots_at(pair, one, agreed) == [agreed.thread_id]
+        assert await slots_at(pair, one, old) == []
+
+
+@pytest.mark.parametrize("mine", ["older", "younger"])
+@pytest.mark.rule("LIF-26")
+async def test_of_two_offers_that_cross_the_older_threads_is_accepted(scene: Scene, mine: str) -> None:
+    carol, eve = scene.carol, scene.eve
+    old, proposal = await scene.ask("To be moved by both")
+    agreed = scene.offer(proposal)
+    assert not (await scene.say(agreed)).error.reason
+    assert not (await scene.say(receipt(scene, proposal, agreed))).error.reason
+    asked = (await carol.stub.RescheduleCommitment(move(await seen(carol, old)))).thread.thread_id
+    wish = parse_envelope((await scene.thread(asked)).messages[0].envelope)
+    # eve wants it elsewhere, too, and carol's agent offers her that once its owner has said yes.
+    own_id = bytes.fromhex(asked)
+    at_ms = int.from_bytes(own_id[:6], "big") + (1 if mine == "older" else -1)
+    thread = at_ms.to_bytes(6, "big") + own_id[6:]
+    hers = negotiation_pb2.Move.FromString((await scene.proposal(now_ms() + 40 * DAY, "Elsewhere")).payload)
+    hers.header.id, hers.header.thread, hers.propose.supersedes = thread, thread, agreed.mid
+    assert not (await scene.say(seal(payload_type("move"), hers.SerializeToString(), [eve.key]))).error.reason
+    await approve(carol, thread.hex())
+    offered = parse_envelope((await scene.thread(thread.hex())).messages[-1].envelope)
+    # eve has not seen that when she offers carol what carol has asked for.
+    terms = negotiation_pb2.Commitment.FromString(scene.offer(wish).payload)
+    terms.supersedes = agreed.mid
+    crossing = seal(payload_type("commitment"), terms.SerializeToString(), [eve.key])
+    assert not (await scene.say(crossing)).error.reason
+    own, other = await seen(carol, asked), await seen(carol, thread.hex())
+    accepted = (await scene.say(cosign(offered, eve.key))).replies
+    if mine == "older":
+        assert (own.state, other.state, other.reason) == (AWAITING, WITHDRAWN, "OVERTAKEN")
+        assert not (await scene.say(receipt(scene, wish, crossing))).error.reason
+    else:
+        assert (own.state, own.reason) == (REJECTED, "OVERTAKEN")
+        assert accepted
+    stands, lost = (asked, thread.hex()) if mine == "older" else (thread.hex(), asked)
+    assert (await seen(carol, stands)).state == COMMITTED
+    assert (await seen(carol, lost)).state in (WITHDRAWN, REJECTED)
+    before = (await scene.thread(old)).thread  # eve numbers what becomes of it
+    assert await slots_at(scene.pair, carol, before) == []
 
 
 async def test_a_request_made_again_moves_nothing_again(pair: Pair) -> None:

@@ -64,6 +64,7 @@ from indai.protocol.party_state import (
     Tell,
     Tick,
 )
+from indai.protocol.party_words import RAN_OUT
 from indai.protocol.queries import WindowsAnswer, answers
 
 ROUND_MS = 15 * MINUTE_MS  # how long a question waits: members' agents answer at once when they are there
@@ -112,10 +113,11 @@ def step(side: Side, event: Event, now_ms: int) -> Next:
             return party_life.act(side, event, now_ms)
         case Succeeded(mid, time_ms):
             return party_life.succeeded(side, mid, time_ms)
-        case OwnerWithdraws():
+        case OwnerWithdraws(reason):
             if side.phase.ended:
                 raise Refused(Reason.THREAD_CLOSED, "The negotiation has ended.", hint="see: indai threads")
-            return _fail(side, Phase.WITHDRAWN, "", (), "The request was taken back.")
+            words = "Another move came first." if reason else "The request was taken back."
+            return _fail(side, Phase.WITHDRAWN, reason, (), words)
         case Tick():
             return _tick(side, now_ms)
         case _:
@@ -320,6 +322,8 @@ def _objected(side: Side, message: Message) -> Next:
         holding = replace(group, holding=group.holding | {message.sender})
         return replace(side, group=holding, phase=Phase.ON_HOLD), (Tell(f"{who} is asking its owner."),)
     reason = message.body.reason if isinstance(message.body, RejectBody) else DECLINED
+    if reason in RAN_OUT:
+        return _fail(side, Phase.LAPSED, reason, (message.sender,), "Not everybody signed in time.")
     return _fail(side, Phase.REJECTED, reason, (message.sender,), "Not everybody signed.")
 
 
