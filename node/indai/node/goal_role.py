@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import asyncpg
 from indai.node import auth
 from indai.node.agents import Agents
 from indai.node.goal_service import GoalServicer
+from indai.node.inprocess import local_channel
 from indai.node.service import Service
+from indai.node.tools_role import Tools, acting_as
 from indai.runtime.bindings import Bindings
 from indai.runtime.conversations.doors import PERSONAL, PRIVATE_BINDING
 from indai.runtime.conversations.notices import Notices
@@ -20,7 +23,8 @@ from indai.runtime.goals.engine import Around, GoalEngine, Seen, Standing, Threa
 from indai.runtime.goals.store import GoalStore
 from indai.runtime.turn.gates import spent_today
 from indai.tools.desk import Desks
-from indai.tools.values import Toolbox
+from indai.tools.intents.goals import GoalsOf
+from indai.tools.intents.table import goal_tools
 from indai.v1 import goals_pb2_grpc, owner_pb2
 
 MOST: Final = 200
@@ -44,11 +48,10 @@ async def goal_role(
     clock: Callable[[], int],
     agents: Agents,
     bindings: Bindings,
-    toolbox: Toolbox,
-    desks: Desks,
+    tools: Tools,
     outbound: Outbound,
 ) -> AsyncIterator[Service]:
-    """Start the engine; stop it after what it does."""
+    """Start the engine, and give the owner's agent the tools of goals; stop it after what it does."""
     store, notices = GoalStore(pool), Notices(pool, outbound)
 
     async def standing(owner: str) -> Standing:
@@ -70,8 +73,8 @@ async def goal_role(
 
     around = Around(
         store,
-        toolbox,
-        threads_of(desks),
+        tools.toolbox,
+        threads_of(tools.desks),
         tell,
         standing,
         agents.zone_of,
@@ -80,12 +83,25 @@ async def goal_role(
         clock,
     )
     engine = GoalEngine(around)
+    add = goals_pb2_grpc.add_GoalServiceServicer_to_server
+    service = Service(add, GoalServicer(store, clock, engine.wake), auth.owners(agents.owner_of_token))
+    for tool in goal_tools(_goals_of(service), tools.desks, tools.people):
+        tools.toolbox.add(tool)
     engine.start()
     try:
-        add = goals_pb2_grpc.add_GoalServiceServicer_to_server
-        yield Service(add, GoalServicer(store, clock, engine.wake), auth.owners(agents.owner_of_token))
+        yield service
     finally:
         await engine.close()
+
+
+def _goals_of(service: Service) -> GoalsOf:
+    """The service as each owner has it at their port."""
+
+    def goals(owner: str) -> Any:
+        acting = replace(service, authenticate=acting_as(owner))
+        return goals_pb2_grpc.GoalServiceStub(local_channel([acting], carries=True))
+
+    return goals
 
 
 def threads_of(desks: Desks) -> ThreadsOf:

@@ -330,7 +330,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
             )
         )
         goals = await stack.enter_async_context(
-            goal_role(plan.pool, clock, agents, bindings, tools.toolbox, tools.desks, talks.outbound)
+            goal_role(plan.pool, clock, agents, bindings, tools, talks.outbound)
         )
         calendars = plan.data / "calendars"
         leaving = Leaving(plan.pool, agents, engine, public.desk, near.memory, calendars, clock)

@@ -86,6 +86,7 @@ class Tools:
     toolbox: NodeToolbox
     services: tuple[Service, ...]
     desks: Desks
+    people: People
     _news: News
     _worker: Worker
     _external: ExternalTools
@@ -109,12 +110,13 @@ class Tools:
 def open_tools(plan: ToolsPlan) -> Tools:
     """Put together, not started. Raises InvalidInput for a file of lists that can't be used."""
     desks, news, lists = _desks(plan), News(plan.pool), _lists(plan.data / FILE)
+    people = People(plan.resolve, _latin)
     sealer = Sealer(plan.keystore.seal, plan.keystore.unseal)
     calls, approvals = CallStore(plan.pool), Approvals(plan.pool, sealer)
     keep = keeper(plan.data)
     jobs, threads = Jobs(plan.pool, plan.clock, news.push, sealer), ThreadsOf(desks, keep)
     toolbox = NodeToolbox(
-        _tools(plan, desks, jobs, news),
+        _tools(plan, desks, people, jobs, news),
         calls,
         approvals,
         plan.clock,
@@ -139,12 +141,12 @@ def open_tools(plan: ToolsPlan) -> Tools:
     )
     aliases = {name: (place.server, place.tool) for name, place in lists.aliases.items()}
     external = ExternalTools(load(plan.data / MCP_FILE), aliases, toolbox.add)
-    return Tools(toolbox, services, desks, news, make_worker(plan.pool, jobs.work), external)
+    return Tools(toolbox, services, desks, people, news, make_worker(plan.pool, jobs.work), external)
 
 
-def _tools(plan: ToolsPlan, desks: Desks, jobs: Jobs, news: News) -> list[Tool]:
+def _tools(plan: ToolsPlan, desks: Desks, people: People, jobs: Jobs, news: News) -> list[Tool]:
     """All that this node has of its own."""
-    people, accounts = People(plan.resolve, _latin), Accounts(plan.pool, plan.clock)
+    accounts = Accounts(plan.pool, plan.clock)
 
     async def members(tenant: str) -> list[tuple[str, str]]:
         return [(each.name, each.role) for each in await accounts.listed(tenant)]
@@ -185,7 +187,7 @@ def _desks(plan: ToolsPlan) -> Desks:
 
     def desk(owner: str) -> Desk:
         if owner not in made:
-            acting = [replace(each, authenticate=_acting(owner)) for each in plan.services]
+            acting = [replace(each, authenticate=acting_as(owner)) for each in plan.services]
             made[owner] = _desk(local_channel(acting, carries=True), plan)
         return made[owner]
 
@@ -204,7 +206,7 @@ def _desk(channel: Any, plan: ToolsPlan) -> Desk:
     )
 
 
-def _acting(owner: str) -> Authenticate:
+def acting_as(owner: str) -> Authenticate:
     """Admits the tools of one owner as that owner; nothing but this process can reach such a channel."""
 
     async def authenticate(_: Any) -> Caller:

@@ -93,3 +93,20 @@ async def test_at_the_owners_port_the_token_says_who_writes(two: Two) -> None:
         await bobs.GetTurn(pb.GetTurnRequest(turn_id=events[0].turn_id))
     with pytest.raises(Refused):
         await mine.LinkIdentity(pb.LinkIdentityRequest(identity=sender, code="AAAACCCC"))
+
+
+async def test_a_goal_is_kept_up_and_ended_in_a_conversation(two: Two) -> None:
+    talk = stub(two.a, two.alice)
+    said = [
+        (await say(talk, text))[-1].finished.reply.text
+        for text in (
+            "bob se har do hafte mein milna hai",
+            "what are my goals?",
+            "stop my goal with bob",
+            "मेरे लक्ष्य क्या हैं?",
+        )
+    ]
+    assert said[0] == "Ab se: har 14 din par ind.ai/bob se milna."
+    assert "meet ind.ai/bob every 14 days" in said[1]
+    assert said[2] == "Ended: meet ind.ai/bob every 14 days."
+    assert said[3].startswith("कुछ नहीं"), said[3]

@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from indai.client.channels import plain_channel
 from indai.edge.media import MediaStore
 from indai.node.outgoing import MEDIA, keeper
 from indai.storage.pool import open_pool
 from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
-from indai.tools.values import Outcome, Status, Tool
-from indai.v1 import owner_pb2
+from indai.tools.intents.table import goal_tools
+from indai.tools.values import Outcome, Status, Tool, Touch
+from indai.v1 import goals_pb2, owner_pb2
+from indai.v1.goals_pb2_grpc import GoalServiceStub
 
 from tests.service.node.conftest import Pair
 from tests.service.tooling import Talk, desk_of, people, talk
@@ -137,3 +140,59 @@ async def test_what_a_supervised_agent_asks_about_is_concrete(alice: Talk) -> No
     outcome = await alice.box.answer(alice.caller(), asked.approval.code, approve=True)
     assert outcome.result["state"] == "agreed"
     assert outcome.result["when"].endswith("11:00")
+
+
+async def test_goals_are_set_listed_and_ended_in_words_at_the_owner_s_door_alone(
+    alice: Talk, pair: Pair
+) -> None:
+    port = GoalServiceStub(plain_channel(pair.a.info.addresses["owner"], token=pair.alice.token))
+    desk = desk_of(pair.world, pair.a, pair.alice)
+    for tool in goal_tools(lambda _: port, lambda _: desk, people(pair.world)):
+        alice.box.add(tool)
+        alice.names = (*alice.names, tool.spec.name)
+
+    caller = alice.caller()
+    name, arguments = alice.wish("har hafte bob se milna hai")
+    one, two = [await alice.call(name, arguments, caller) for _ in range(2)]
+    assert one.result == two.result, (one, two)  # the same turn is the same goal
+    assert one.result["kept_up"] == "meet ind.ai/bob every 7 days"
+    hindi = await alice.call(*alice.wish("मुझे हर महीने बैकअप की याद दिलाना"), alice.caller(language="hi"))
+    assert hindi.result["kept_up"] == "हर 30 दिन पर याद दिलाना: बैकअप"
+    again = await alice.say("meet bob every two weeks")
+    assert (again.status, again.code) == (Status.FAILED, "ALREADY_EXISTS")
+    assert [goal.person for goal in (await port.ListGoals(goals_pb2.ListGoalsRequest())).goals] == [
+        "ind.ai/bob",
+        "",
+    ]
+
+    assert (await alice.say("stop my goal with zed")).code == "NO_SUCH_GOAL"
+    assert (await alice.say("pause my goal")).code == "AMBIGUOUS_GOAL"
+    assert (await alice.say("bob wala goal rok do")).result["paused"] == "meet ind.ai/bob every 7 days"
+    shown = (await alice.say("what are my goals?")).result
+    assert (shown["count"], shown["goals"][0]["state"]) == (2, "paused")
+    assert (await alice.say("बैकअप वाला लक्ष्य हटा दो")).result["ended"] == "remind you every 30 days: बैकअप"
+
+    for door in ("public", "distribution"):
+        bob = replace(alice.caller(), door=door, person="ind.ai/bob")
+        assert not {"set-goal", "goals", "change-goal"} & {
+            spec.name for spec in alice.box.offered(alice.names, door, "web")
+        }
+        for name, arguments in (
+            ("set-goal", {"kind": "remind", "every": "day", "task": "pay bob"}),
+            ("goals", {}),
+            ("change-goal", {"change": "end"}),
+        ):
+            refused = await alice.call(name, arguments, bob)
+            assert refused.status is Status.FAILED, (door, name, refused)
+    # Once an outsider's words were read, the owner is asked: a goal would act for them again and again.
+    read = replace(alice.caller(), context=frozenset({Touch.UNTRUSTED}))
+    wish = {"kind": "meet", "with": "bob", "every": "day", "act": True, "task": "tea"}
+    asked = await alice.call("set-goal", wish, read)
+    assert asked.approval is not None, asked
+    assert asked.approval.terms.startswith("Keep up: meet ind.ai/bob every 1 days, asked for without asking")
+    (kept,) = (await port.ListGoals(goals_pb2.ListGoalsRequest())).goals
+    assert kept.paused
+    done = await alice.box.answer(alice.caller(), asked.approval.code, approve=True)
+    assert done.status is Status.DONE, done
+    for goal in (await port.ListGoals(goals_pb2.ListGoalsRequest())).goals:
+        await port.DeleteGoal(goals_pb2.DeleteGoalRequest(goal_id=goal.goal_id))

@@ -171,6 +171,12 @@ def _reminder(plain: str) -> Understood | None:
     return None
 
 
+def reminder_of(text: str) -> str:
+    """What to be reminded of, without the words of time; empty where the sentence is none of a reminder's."""
+    found = _reminder(" ".join(unicodedata.normalize("NFC", text[:2_000]).split()).strip(" .!।?"))
+    return str(found.slots.get("task", "")) if found else ""
+
+
 def abilities_asked(text: str) -> bool:
     """Whether somebody asks what this agent is for."""
     return _ABLE.search(unicodedata.normalize("NFC", text[:200]).casefold()) is not None

@@ -32,6 +32,17 @@ _STATES = {
     **dict.fromkeys(("expired", "timed_out", "ran out of time"), "expired"),
     **{state: state for state in ("booked", "paid", "shared", "moved")},
 }
+_SAID = {
+    "kept": "kept",
+    "removed": "removed",
+    "receipt": "receipt",
+    "export": "export",
+    "from now on": "goal.set",
+    "ended": "goal.ended",
+    "paused": "goal.paused",
+    "resumed": "goal.resumed",
+}
+"""Results of one field that are a sentence of ours."""
 _WHO = ("person", "with", "peer", "to", "from")
 _ABOUT = ("item", "field", "amount", "about", "when", "time", "minutes", "quantity")
 _PLACES = ("with", "to", "asked", "from")
@@ -110,9 +121,9 @@ def _tell(result: ToolResult, phrases: Mapping[str, str]) -> str:
         return why if why.endswith("?") else phrases["failed"].format(why=why)
     if isinstance(value, Mapping):
         return _fields(value, phrases)
-    for name in ("kept", "removed", "receipt", "export"):
+    for name, phrase in _SAID.items():
         if isinstance(value, str) and value.startswith(f"{name}: ") and "\n" not in value:
-            return phrases[name].format(value=value.removeprefix(f"{name}: ").rstrip(".।"))
+            return phrases[phrase].format(value=value.removeprefix(f"{name}: ").rstrip(".।"))
     if isinstance(value, list):
         return _found(value, phrases)
     if isinstance(value, str) and value.startswith(_EMPTY):

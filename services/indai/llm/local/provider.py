@@ -18,6 +18,7 @@ from typing import Any, Final
 from indai.llm.local.own import abilities_asked, about_oneself, goals_asked, purpose_of
 from indai.llm.local.phrasing import DEEDS, able, ask_for, goals_told, reply, tell
 from indai.llm.local.resuming import choice, resumed
+from indai.llm.local.standing import standing
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.local.words import language
 from indai.llm.pricing import estimate_tokens
@@ -43,6 +44,9 @@ from indai.protocol.errors import IndaiError
 # Words in a tool's name that mean the intent (the first that fits is the tool's), and names of properties
 # that mean the slot. `amount` is in paise, `rupees` the same in rupees.
 TOOLS: Final = {
+    "goal": ("set_goal",),
+    "ungoal": ("change_goal",),
+    "goals": ("goals",),
     "remind": ("schedule_job", "remind", "reminder"),
     "move": ("reschedule", "move", "postpone"),
     "cancel": ("cancel", "withdraw"),
@@ -74,6 +78,11 @@ PROPERTIES: Final = {
     "field": ("field", "fields", "label", "what"),
     "text": ("text",),
     "task": ("task",),
+    "every": ("every",),
+    "kind": ("kind",),
+    "act": ("act",),
+    "goal": ("goal",),
+    "change": ("change",),
     "purpose": ("purpose",),
     "query": ("query", "about"),
     "name": ("name", "visitor", "your_name"),
@@ -132,7 +141,7 @@ def answer(request: ModelRequest) -> tuple[str, tuple[ToolCall, ...]]:
     spoken = language(last_words(request.messages))
     if last.role is Role.TOOL:
         return tell(last.tool_results, spoken), ()
-    if goals_asked(last.text):
+    if goals_asked(last.text) and _tool(request.tools, "goals") is None:
         known = _GOALS.search(request.dynamic)
         return goals_told(known[1] if known else "", spoken), ()
     if abilities_asked(last.text):
@@ -164,7 +173,10 @@ def _understood(request: ModelRequest) -> Understood | None:
     messages, said = request.messages, request.messages[-1].text
     if chosen := choice(messages):
         return chosen
-    own = about_oneself(said)
+    if goals_asked(said) and _tool(request.tools, "goals"):
+        return Understood("goals")
+    own = standing(said) if _tool(request.tools, "goal") else None
+    own = own or about_oneself(said)
     if own is not None and _tool(request.tools, own.intent) is None:
         own = None
     found = _for_visitors(own or understand(said), request.tools)
