@@ -15,6 +15,7 @@ from indai.runtime.bindings import TENANTS, Bindings
 from indai.runtime.tier_service import TierServicer
 from indai.runtime.tiers import catalogue
 from indai.runtime.tierstore import TierStore
+from indai.storage.hearing import Listener
 from indai.storage.pool import transaction
 from indai.v1 import tiers_pb2 as pb
 from indai.v1 import tiers_pb2_grpc
@@ -164,3 +165,24 @@ async def test_the_catalogue_can_be_applied_and_previewed(database: Database) ->
         assert [part.tier for part in preview.parts] == ["HUMAN", "TEAM", "AGENT"]
         assert all(0 < part.tokens <= part.allotted for part in preview.parts)
         assert "persona-lock" in preview.guardrails
+
+
+async def test_who_hears_nothing_keeps_nothing_until_it_listens_again(database: Database) -> None:
+    async with serving(database) as (stub, _), serving(database) as (_, there):
+        await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=WHOLE))
+        assert (await there.of("acme", "b")).agent.name == "One"
+        deaf, again = asyncio.Event(), asyncio.Event()
+        await there.hearing.add(Listener("nothing", lambda _: None, deaf.set, again.set))
+        async with database.pool.acquire() as connection:
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+            )
+        await asyncio.wait_for(deaf.wait(), 30)
+        yaml = AGENT.format(name="Two")
+        await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=yaml))
+        assert (await there.of("acme", "b")).agent.name == "Two"
+        await asyncio.wait_for(again.wait(), 30)
+        async with asyncio.timeout(60):  # kept again, once the news of that change is past
+            while await there.of("acme", "b") is not await there.of("acme", "b"):
+                await asyncio.sleep(0.01)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import TypeVar
 
 import asyncpg
-import structlog
 from indai.protocol.errors import NotFound, Reason
 from indai.runtime.composed import MAX_BASES, Composed, compose, extended, version_for
 from indai.runtime.tiers import Agent, Binding, Human, Kind, Team, Tenant, Tier, parse
 from indai.runtime.tierstore import CHANNEL, TierStore
-
-log = structlog.get_logger(__name__)
+from indai.storage.hearing import Hearing, Listener
 
 Found = TypeVar("Found", Binding, Human, Team, Agent)
 TENANTS = "tenants"
@@ -31,22 +28,18 @@ class Bindings:
         self._known: dict[tuple[str, str], Binding] = {}
         self._tenants: dict[str, Tenant | None] = {}
         self._heard = 0  # changes so far: what was read across one is not kept
-        self._listening: asyncpg.Connection | None = None
+        self.hearing = Hearing(pool)
 
     async def __aenter__(self) -> Bindings:
-        self._listening = await self._pool.acquire()
-        await self._listening.add_listener(CHANNEL, self._changed)
-        # A lost connection hears nothing more: then every turn reads its configuration.
-        self._listening.add_termination_listener(self._deaf)
-        self._cached = {}
+        await self.hearing.__aenter__()
+        self._again()
+        # While nothing is heard every turn reads its configuration.
+        await self.hearing.add(Listener(CHANNEL, self._changed, self._deaf, self._again))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._cached = None
-        if self._listening is not None:
-            with contextlib.suppress(asyncpg.InterfaceError):
-                await self._listening.remove_listener(CHANNEL, self._changed)
-            await self._pool.release(self._listening)
+        await self.hearing.__aexit__()
 
     async def at(self, routing_key: str, person: str) -> tuple[str, str, Composed] | None:
         """Tenant, binding and its parts that answer at a number or host."""
@@ -128,7 +121,7 @@ class Bindings:
             raise _missing(kind, slug, tenant)
         return tier
 
-    def _changed(self, connection: object, pid: int, channel: str, payload: str) -> None:
+    def _changed(self, payload: str) -> None:
         tenant = payload.partition("/")[0]
         self._heard += 1
         self._tenants = {}
@@ -136,10 +129,13 @@ class Bindings:
         if self._cached is not None:
             self._cached = {key: kept for key, kept in self._cached.items() if key[0] != tenant}
 
-    def _deaf(self, connection: object) -> None:
-        if self._cached is not None:
-            self._cached, self._tenants = None, {}
-            log.warning("changes of configurations are not heard any more; nothing is cached from now on")
+    def _deaf(self) -> None:
+        self._cached, self._tenants = None, {}
+        self._heard += 1
+
+    def _again(self) -> None:
+        self._cached, self._known, self._tenants = {}, {}, {}
+        self._heard += 1
 
 
 def _missing(kind: Kind, slug: str, tenant: str) -> NotFound:

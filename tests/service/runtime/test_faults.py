@@ -10,10 +10,12 @@ import re
 import signal
 import subprocess
 import sys
+from uuid import UUID
 
 import pytest
 from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.conversations.intake import MAX_WAITING
+from indai.runtime.conversations.turns import TurnStore
 from indai.storage.pool import transaction
 from indai.tools.identity import LEFT_OUT
 from indai.tools.values import Effect
@@ -22,7 +24,7 @@ from indai.v1 import llm_pb2
 
 from tests.conftest import Database
 from tests.service.llm.upstream import Reply, Upstream
-from tests.service.runtime.cell import ALICE, BOB, Cell, Heard, cell, owner
+from tests.service.runtime.cell import ALICE, BOB, Cell, Heard, cell, now_ms, owner
 from tests.service.runtime.gear import QUICK, Told, one_provider
 
 NUMBER = re.compile(r"2849\D?6545")
@@ -184,6 +186,44 @@ async def test_stopping_a_turn_keeps_what_was_said_and_hangs_up_on_the_provider(
         assert (heard.finished.stopped, heard.text) == (True, "It is oil paint.")
         assert not (await here.stub.StopTurn(stop)).stopped
         assert (await here.say(owner(ALICE, QUESTION))).text == "Hello there"  # the session goes on
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+async def test_a_turn_is_stopped_from_another_process_also_while_it_hears_nothing(
+    database: Database, deaf: bool
+) -> None:
+    half = Reply(text=("It is oil paint. ", "And more"), hang_at=3)
+    async with (
+        Upstream("openai", [half]).serving() as up,
+        cell(database.pool, config=one_provider(up), epoch=1) as here,
+        cell(database.pool, config=one_provider(up), epoch=2) as there,
+    ):
+        turn, task = await first_part(here, owner(ALICE, QUESTION), "sentence")
+        if deaf:  # the server drops whoever listens; what is told meanwhile stands in the row
+            async with database.pool.acquire() as connection:
+                gone = await connection.fetch(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+                )
+            assert len(gone) >= 2
+        stop = pb.StopTurnRequest(turn_id=turn, sender=owner(ALICE, "").sender)
+        assert (await there.stub.StopTurn(stop)).stopped
+        heard = await asyncio.wait_for(task, 60)
+        await asyncio.wait_for(up.aborted.wait(), 60)
+        assert (heard.finished.stopped, heard.text) == (True, "It is oil paint.")
+        assert not (await there.stub.StopTurn(stop)).stopped
+
+
+async def test_a_turn_that_was_to_end_when_its_process_died_is_not_begun_again(database: Database) -> None:
+    async with Upstream("openai", [Reply(hang_at=0)]).serving() as up:
+        async with cell(database.pool, config=one_provider(up), epoch=1) as here:
+            turn, task = await first_part(here, owner(ALICE, QUESTION), "accepted")
+            await up.asked.wait()
+            task.cancel()
+        assert await TurnStore(database.pool, now_ms, 1).ask_to_stop(ALICE, turn=UUID(turn))
+        async with cell(database.pool, config=one_provider(up), epoch=2) as there:
+            assert (await watched(there, turn)).finished.stopped
+        assert len(up.seen) == 1
 
 
 BUSY = Reply(status=429, headers=(("retry-after", "3600"),))

@@ -8,6 +8,7 @@ its node must not do so for ever.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
@@ -18,14 +19,17 @@ from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.conversations.hub import Hub
 from indai.runtime.conversations.rows import every_owner
 from indai.runtime.conversations.talk import Talk
-from indai.runtime.conversations.turns import TurnStore
+from indai.runtime.conversations.turns import STOPS, TurnStore
 from indai.runtime.conversations.values import Thought, Turn
 from indai.runtime.words import say
+from indai.storage.hearing import Hearing, Listener
 from indai.v1 import conversation_pb2 as pb
 
 TURN_S: Final = 120.0
 MAX_ATTEMPTS: Final = 2
 AT_ONCE: Final = 64
+MOST_UNWANTED: Final = 1_000
+"""Of turns that other processes were told to end: each hears of all."""
 RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
 
 Think = Callable[[Turn, Talk], Awaitable[Thought]]
@@ -45,17 +49,21 @@ class Runner:
         self._sessions: dict[UUID, asyncio.Task[None]] = {}
         self._thinking: dict[UUID, asyncio.Task[Thought]] = {}
         self._current: dict[UUID, UUID] = {}  # the turn that a session thinks about
+        self._running: dict[UUID, str] = {}  # the owners of the turns that are thought about
+        self._unwanted: OrderedDict[UUID, None] = OrderedDict()  # to be ended, and not begun here yet
+        self._looks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def start(self) -> None:
-        """Take over what an earlier node left."""
+    async def start(self, hearing: Hearing) -> None:
+        """Take over what an earlier node left, and hear which turns are to end."""
+        await hearing.add(Listener(STOPS, self._told_to_stop, again=self._look_for_stops))
         owners = await every_owner(self._pool)
         for owner, session in await self._store.left_over(owners):
             self.submit(owner, session)
 
     async def close(self) -> None:
         """Leave what runs as it is: the next start takes it over."""
-        tasks = list(self._sessions.values())
+        tasks = [*self._sessions.values(), *self._looks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -67,18 +75,45 @@ class Runner:
             self._sessions[session] = asyncio.create_task(self._run(owner, session))
 
     async def stop(self, owner: str, turn: UUID) -> bool:
-        """End a turn; False when it has ended already."""
+        """End a turn, whichever process runs it; False when it has ended already."""
         task = self._thinking.get(turn)
         if task is None:
-            return await self._store.drop_queued(owner, turn)
+            return await self._store.drop_queued(owner, turn) or await self._store.ask_to_stop(
+                owner, turn=turn
+            )
         task.cancel()
         return True
+
+    def _told_to_stop(self, payload: str) -> None:
+        turn = UUID(payload)
+        if (task := self._thinking.get(turn)) is not None:
+            task.cancel()
+            return
+        # Another's, or one that this process has claimed and not begun.
+        self._unwanted[turn] = None
+        while len(self._unwanted) > MOST_UNWANTED:
+            self._unwanted.popitem(last=False)
+
+    def _look_for_stops(self) -> None:
+        """What was told while nothing was heard stands in the rows."""
+        look = asyncio.create_task(self._stop_what_is_asked())
+        self._looks.add(look)
+        look.add_done_callback(self._looks.discard)
+
+    async def _stop_what_is_asked(self) -> None:
+        try:
+            for turn in await self._store.asked_to_stop(dict(self._running)):
+                self._told_to_stop(turn.hex)
+        except IndaiError as error:
+            log.warning("which turns are to end could not be read", reason=error.reason.name)
 
     async def stop_session(self, owner: str, session: UUID) -> None:
         """End the running turn of a session, if there is one."""
         turn = self._current.get(session)
         if turn is not None:
             await self.stop(owner, turn)
+        else:
+            await self._store.ask_to_stop(owner, session=session)
 
     async def _run(self, owner: str, session: UUID) -> None:
         try:
@@ -107,7 +142,9 @@ class Runner:
 
     async def _thought(self, turn: Turn, talk: Talk) -> Thought:
         task = self._thinking[turn.id] = asyncio.ensure_future(self._think(turn, talk))
-        self._current[turn.session.id] = turn.id
+        self._current[turn.session.id], self._running[turn.id] = turn.id, turn.owner
+        if turn.id in self._unwanted:
+            task.cancel()
         try:
             done, _ = await asyncio.wait({task}, timeout=TURN_S)
             if not done:
@@ -119,7 +156,8 @@ class Runner:
             if not task.done():  # this node stops
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-            del self._thinking[turn.id], self._current[turn.session.id]
+            del self._thinking[turn.id], self._current[turn.session.id], self._running[turn.id]
+            self._unwanted.pop(turn.id, None)
 
     def _result(self, turn: Turn, talk: Talk, task: asyncio.Task[Thought]) -> Thought:
         if task.cancelled():

@@ -74,7 +74,7 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
 
     async def start(self) -> None:
         """Take over what an earlier node left half done."""
-        await self._runner.start()
+        await self._runner.start(self._bindings.hearing)
 
     async def close(self) -> None:
         """Stop; what runs is taken over by the next start."""

@@ -9,7 +9,8 @@ finish one any more.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -19,6 +20,8 @@ from indai.runtime.conversations.values import Breach, Clock, Place, Session, Th
 from indai.storage.pool import one_trip
 from indai.v1 import conversation_pb2 as pb
 
+STOPS: Final = "indai_turn_stops"
+"""Where processes that run turns hear which are to end."""
 _CLAIM = "SELECT * FROM runtime.claim($1, $2, $3)"
 _TELL = "SELECT runtime.tell($1, $2, $3, $4, $5)"
 _LAST_EVENT = "INSERT INTO runtime.turn_events (turn, seq, owner, event) VALUES ($1, $2, $3, $4)"
@@ -159,6 +162,12 @@ class TurnStore:
                 "UPDATE runtime.turns SET state = 'queued' WHERE state = 'running' AND worker < $1",
                 self._epoch,
             )
+            stopped = await connection.fetch(
+                "SELECT id, owner FROM runtime.turns WHERE state = 'queued' AND stop_asked"
+            )
+        for row in stopped:
+            await self.drop_queued(row["owner"], row["id"])
+        async with seeing(self._pool, owners) as connection:
             rows = await connection.fetch(
                 "SELECT DISTINCT owner, session FROM runtime.turns WHERE state = 'queued'"
             )
@@ -185,6 +194,29 @@ class TurnStore:
         if row is None:
             raise missing("turn")
         return row["owner"], row["session"], row["state"]
+
+    async def ask_to_stop(self, owner: str, *, turn: UUID | None = None, session: UUID | None = None) -> bool:
+        """Tell whichever process runs this turn, or one of this session, to end it; False when none runs.
+        Who takes it over from a process that dies meanwhile ends it."""
+        async with seeing(self._pool, [owner]) as connection:
+            row = await connection.fetchrow(
+                "UPDATE runtime.turns SET stop_asked = true WHERE state = 'running'"
+                " AND (id = $1 OR session = $2) RETURNING id, pg_notify($3, id::text)",
+                turn,
+                session,
+                STOPS,
+            )
+        return row is not None
+
+    async def asked_to_stop(self, running: Mapping[UUID, str]) -> list[UUID]:
+        """Which of these (turns with their owners) somebody wants to end."""
+        if not running:
+            return []
+        async with seeing(self._pool, list(dict.fromkeys(running.values()))) as connection:
+            rows = await connection.fetch(
+                "SELECT id FROM runtime.turns WHERE id = ANY($1) AND stop_asked", list(running)
+            )
+        return [row["id"] for row in rows]
 
     async def drop_queued(self, owner: str, turn: UUID) -> bool:
         """End a turn that has not begun; False when it has."""
