@@ -85,7 +85,11 @@ class _Clock:
     def __call__(self) -> int:
         return self._world.now_ms + self._skew_ms
 
-    def read(self, reading_ms: int) -> None:
+    def asking(self) -> int:
+        """Nothing takes any time here."""
+        return 0
+
+    def read(self, reading_ms: int, asked_ms: int | None = None) -> None:
         """The database's clock is this one."""
 
 

@@ -119,10 +119,10 @@ class Book:
         if not threads and not busy:
             return
         owners = {owner for owner, _ in threads} | set(busy)
-        loaded = await store.load(
-            owners, list(dict.fromkeys(threads)), busy, self._context.clock() - 2 * DAY_MS
-        )
-        self._context.clock.read(loaded.clock_ms)
+        clock = self._context.clock
+        asked_ms = clock.asking()
+        loaded = await store.load(owners, list(dict.fromkeys(threads)), busy, clock() - 2 * DAY_MS)
+        clock.read(loaded.clock_ms, asked_ms)
         self.keep(loaded)
         self.reserved.update(loaded.reserved)
         self.crowds.update({owner: Crowd() for owner in busy})

@@ -332,8 +332,9 @@ class Engine:
             doc = batch.document()
             try:
                 if doc:
+                    asked = self._context.clock.asking()
                     clock = await self._store.apply(batch.owners, doc, self._epoch, self._size)
-                    self._context.clock.read(clock)
+                    self._context.clock.read(clock, asked)
             except asyncpg.PostgresError as error:
                 if error.sqlstate != SIZE_CHANGED:
                     raise

@@ -23,8 +23,8 @@ def skew(monkeypatch: pytest.MonkeyPatch, ms: int) -> Callable[[bool], None]:
     real, on = DatabaseClock.read, False
     wrong: dict[int, int] = {}
 
-    def read(self: DatabaseClock, reading_ms: int) -> None:
-        real(self, reading_ms + wrong.setdefault(id(self), ms if on else 0))
+    def read(self: DatabaseClock, reading_ms: int, asked_ms: int | None = None) -> None:
+        real(self, reading_ms + wrong.setdefault(id(self), ms if on else 0), asked_ms)
 
     def switch(to: bool) -> None:
         nonlocal on
