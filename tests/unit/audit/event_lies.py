@@ -108,6 +108,22 @@ def event_recorded_before_it_was_issued() -> World:
     return life.deal.world
 
 
+def moved(*times_ms: int) -> Callable[[], World]:
+    """Alice and bob put one meeting after the other in the place of one that nobody shows, or of a time of
+    it."""
+
+    def make() -> World:
+        world = World()
+        for number, time_ms in enumerate(times_ms, 1):
+            at_ms, start_ms = NOW + number * HOUR, NOW + (number + 1) * DAY
+            deal = Deal(world, number=number, at_ms=at_ms, start_ms=start_ms, supersedes=b"\x0c" * 32)
+            deal.instead_of_ms = time_ms
+            deal.run()
+        return world
+
+    return make
+
+
 def event_before_its_deed() -> World:
     deal = Deal(World())
     life = Life(deal, deal.agreed().mid, at_ms=NOW)

@@ -23,6 +23,7 @@ from .event_lies import (
     expiry_signed_by_the_other_party,
     forged_cancel,
     happened,
+    moved,
     two_events_under_one_number,
 )
 from .lies import (
@@ -133,6 +134,9 @@ LIES: list[tuple[str, Callable[[], World], Verdict]] = [
     ("event-rule", cancel_by_one_party_too_late, Verdict.INVALID),
     ("event-rule", cancel_for_a_request_that_nobody_made, Verdict.INVALID),
     ("event-rule", event_recorded_before_it_was_issued, Verdict.INVALID),
+    ("succession", moved(0, 0), Verdict.INVALID),
+    ("succession", moved(NOW, NOW), Verdict.INVALID),
+    ("succession", moved(0, NOW), Verdict.INVALID),
     ("erased", erased_commitment_that_is_called_an_event, Verdict.INVALID),
 ]
 GAPS: list[tuple[str, Callable[[], World], Verdict]] = [
@@ -155,8 +159,16 @@ def test_a_lie_is_found_by_the_one_check_for_it(
 ) -> None:
     report = lie().audit(tmp_path)
     assert checks(report, Severity.UNREADABLE) == {check}
-    assert [one.verdict for one in report.commitments] == [verdict]
+    verdicts = [one.verdict for one in report.commitments]
+    assert verdicts == [*verdicts[:-1], verdict]
+    assert {*verdicts[:-1]} <= {Verdict.VALID}
     assert report.exit_status == 1
+
+
+@pytest.mark.rule("LIF-25")
+def test_times_are_moved_each_once_and_then_all_that_are_left(tmp_path: Path) -> None:
+    report = moved(NOW, NOW + DAY, 0)().audit(tmp_path)
+    assert [finding.to_json() for finding in report.findings] == []
 
 
 @pytest.mark.parametrize(("check", "gap", "verdict"), GAPS)

@@ -316,6 +316,8 @@ class Deal:
     waits_ms: int = 4  # from the proposal to the offerer's leaf
     decides_first: bool = True
     thread: bytes = b""
+    supersedes: bytes = b""
+    instead_of_ms: int = 0
     decision: Callable[[policy_pb2.DecisionRecord], policy_pb2.DecisionRecord] = lambda record: record
     commitment: Callable[[pb.Commitment], pb.Commitment] = lambda commitment: commitment
     receipt: Callable[[pb.Receipt], pb.Receipt] = lambda receipt: receipt
@@ -344,8 +346,11 @@ class Deal:
 
     def propose(self) -> Envelope:
         window = intents_pb2.Window(start_ms=self.start_ms - HOUR, end_ms=self.start_ms + DAY)
-        wish = intents_pb2.MeetWish(title="Tea", duration_minutes=self.minutes, windows=[window])
-        move = pb.Move(header=self.header(ALICE, BOB, b"", 1), propose=pb.Propose(meet=wish))
+        wish = intents_pb2.MeetWish(
+            title="Tea", duration_minutes=self.minutes, windows=[window], instead_of_ms=self.instead_of_ms
+        )
+        propose = pb.Propose(meet=wish, supersedes=self.supersedes)
+        move = pb.Move(header=self.header(ALICE, BOB, b"", 1), propose=propose)
         return sealed("move", move, ALICE)
 
     def offer(self, answers: Envelope) -> Envelope:
@@ -355,11 +360,14 @@ class Deal:
         ]
         end = self.start_ms + self.minutes * 60_000
         terms = intents_pb2.MeetTerms(
-            start_ms=self.start_ms, end_ms=end, title="Tea", ical_uid=f"{self.number}@ind.ai"
+            start_ms=self.start_ms,
+            end_ms=end,
+            title="Tea",
+            ical_uid=f"{self.number}@ind.ai",
+            instead_of_ms=self.instead_of_ms,
         )
-        commitment = pb.Commitment(
-            header=self.header(BOB, ALICE, answers.mid, 2), parties=parties, meet=terms
-        )
+        header = self.header(BOB, ALICE, answers.mid, 2)
+        commitment = pb.Commitment(header=header, parties=parties, meet=terms, supersedes=self.supersedes)
         offer = sealed("commitment", self.commitment(commitment), BOB)
         return self.sign(offer)
 

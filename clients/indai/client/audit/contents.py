@@ -121,7 +121,7 @@ class ContentReader:
         if commitment.supersedes and len(envelope.signatures) == len(commitment.parties):
             parties = frozenset(party.subject_id for party in commitment.parties)
             self._ledger.successors.setdefault(commitment.supersedes, set()).add(
-                Successor(envelope.mid, parties, commitment.meet.instead_of_ms)
+                Successor(envelope.mid, parties, record.owner, place, commitment.meet.instead_of_ms)
             )
         self._ledger.held[key] = Held(record.owner, envelope.mid, place, leaf.time_ms, record.envelope)
 

@@ -78,11 +78,13 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """A commitment that all its parties (subjects) have signed and that names the one it replaces, or of
-    which it replaces the one time that begins at `time_ms`."""
+    """A leaf of `owner`: a commitment that all its parties (subjects) have signed and that names the one it
+    replaces, or of which it replaces the one time that begins at `time_ms`."""
 
     mid: bytes
     parties: frozenset[str]
+    owner: str
+    place: Place
     time_ms: int = 0
 
 

@@ -44,6 +44,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         "event-chain": "the first party numbers the events of a commitment, each after the one before it",
         "event-signer": "every event is signed by a party who may say it",
         "event-rule": "every event is one that the terms and the time allowed",
+        "succession": "a commitment, or one time of it, is superseded once by each of its parties",
         "event-held": "every party whose ledger is supplied holds every event",
         "erased": "what is said of an erased leaf fits what the other ledgers show",
         "unopened": "every commitment in a whole node's export is shown",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from indai.client.audit.facts import Happened, Held, Ledger, Transcripts
 from indai.client.audit.report import Place, Severity, Verdict
 from indai.client.audit.signatures import SignatureCheck
+from indai.client.audit.succession import Second, seconds
 from indai.client.audit.twowords import TwoWords
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import ProtocolError, Reason
@@ -71,6 +72,9 @@ class Lives:
         for one in (*recorded, *transcripts.events):
             # By its bytes: one payload may come under a good signature and a bad one.
             self._said.setdefault(body_of(one.message).commitment, {}).setdefault(one.raw, one)
+        self._seconds: dict[bytes, list[Second]] = {}
+        for second in seconds(ledgers):
+            self._seconds.setdefault(second.mid, []).append(second)
         self._bystanders: dict[bytes, list[Happened]] = {}
         for ledger in ledgers:
             for key in ledger.bystanders:
@@ -97,6 +101,9 @@ class Lives:
         flaws += broken
         for holder in holders:
             flaws += _recorded(history, holder)
+        for second in self._seconds.get(offer.mid, ()):
+            words = f"{second.owner} had put another in the place of what it replaces: {second.first}."
+            flaws.append(Flaw(Verdict.INVALID, "succession", words, second.place))
         for one in self._bystanders.get(offer.mid, ()):
             if one.owner not in parties:
                 words = f"{_name(one.message)}: {one.owner}, who recorded it, is no party."
