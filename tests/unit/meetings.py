@@ -13,6 +13,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 from indai.protocol.ballots import BallotAnswer, BallotQuery, CallQuery, Ordinal
+from indai.protocol.contest import FREE, OVERTAKEN, Ruling, rival, ruling
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.group.state import Group, Member
 from indai.protocol.header import GRACE_MS
@@ -57,15 +58,18 @@ from indai.protocol.party_state import (
 )
 from indai.protocol.queries import WindowsAnswer
 
+from tests.unit import meeting_checks
+
 START_MS = 1_800_000_000_000
 LENGTH_MS = 30 * MINUTE_MS
 MUTATIONS = ("commit-on-most", "release-and-receipt", "keep-on-release", "two-transactions")
-MOVING = ("old-stays", "old-goes-first", "anything-makes-way")  # found on days on which a meeting is moved
+MOVING = (
+    "old-stays",
+    "old-goes-first",
+    "anything-makes-way",
+    "signs-twice",
+)  # found on days on which a meeting is moved
 BEHAVIOURS = ("good", "good", "good", "good", "no", "silent", "slow", "withholds", "asks")
-
-
-class Violation(AssertionError):
-    """An invariant does not hold."""
 
 
 class Crash(Exception):
@@ -102,6 +106,7 @@ class Host:
         self.world, self.subject, self.free, self.behaviour = world, subject, free, behaviour
         self.store = Store()
         self.dead: set[bytes] = set()
+        self.ruled = FREE  # what was said of the thread that is consulted about
 
     def take(self, thread: bytes, event: Event) -> None:
         store = self.store.copy()
@@ -138,7 +143,7 @@ class Host:
     def _check_successor(self, message: Message) -> None:
         old = self.store.sides.get(self.thread_of(message.supersedes))
         offer = (old.group.offer if old.group else old.thread.offer if old.thread else None) if old else None
-        if old is None or old.life is None or offer is None or old.life.state.ended:
+        if old is None or old.life is None or offer is None:
             raise ProtocolError(Reason.ILLEGAL_MOVE, "That does not stand.", rule="LIF-16")
         check_successor(offer, message)
 
@@ -147,8 +152,24 @@ class Host:
         lives = ((thread, side.life) for thread, side in self.store.sides.items())
         return next((thread for thread, life in lives if life and mid and life.deed.mid == mid), b"")
 
-    def suits(self, window: Window, store: Store, thread: bytes, supersedes: bytes = b"") -> bool:
-        own = (thread, self.thread_of(supersedes))
+    def ruling(self, store: Store, side: Side) -> Ruling:
+        """Whether our signature may be given in a thread that would move something (LIF-25)."""
+        if not side.supersedes or self.world.mutation == "signs-twice":
+            return FREE
+        life = store.sides[self.thread_of(side.supersedes)].life
+        others = (each for thread, each in store.sides.items() if thread != side.thread_id)
+        rivals = [found for each in others if each.supersedes == side.supersedes and (found := rival(each))]
+        return ruling(life, side.thread_id, 0, rivals, accepting=side.group is None)
+
+    def suits(
+        self,
+        window: Window,
+        store: Store,
+        thread: bytes,
+        supersedes: bytes = b"",
+        gives_way: tuple[bytes, ...] = (),
+    ) -> bool:
+        own = (thread, self.thread_of(supersedes), *gives_way)
         held = [w for other, w in (*store.reserved.items(), *store.booked.items()) if other not in own]
         if self.world.mutation == "anything-makes-way" and supersedes:
             held = []
@@ -177,7 +198,7 @@ class Host:
         return [Message(mid, Move.ANSWER, *names, self.world.now_ms, expires_ms, AnswerBody(told))]
 
     def _run(self, store: Store, thread: bytes, event: Event) -> None:
-        side, agreed = store.sides.get(thread), b""
+        side, agreed, self.ruled = store.sides.get(thread), b"", FREE
         events = [event]
         while events:
             side, effects = step(side, events.pop(0), self.world.now_ms)
@@ -221,6 +242,9 @@ class Host:
             store.sides[thread] = side
         if agreed and side and side.supersedes and self.world.mutation != "old-stays":
             self._run(store, self.thread_of(side.supersedes), Succeeded(agreed))
+        for other in self.ruled.gives_way if side and side.phase is Phase.AWAITING_RECEIPT else ():
+            if not store.sides[other].phase.ended:
+                self._run(store, other, OwnerWithdraws(OVERTAKEN))
 
     def _stuffed(self, side: Side) -> Group:
         """A coordinator that makes up the votes that are missing."""
@@ -236,8 +260,10 @@ class Host:
     def _consult(self, store: Store, side: Side, asked: Consult) -> HostAnswers:
         if isinstance(asked.terms, MeetWish):
             return HostAnswers(Outcome.PERMIT)
-        slot = _slot(asked.terms)
-        if not self.suits(slot, store, side.thread_id, side.supersedes):
+        slot, self.ruled = _slot(asked.terms), self.ruling(store, side)
+        if not self.ruled.may_sign:
+            return HostAnswers(Outcome.REFUSE, reason=OVERTAKEN)
+        if not self.suits(slot, store, side.thread_id, side.supersedes, self.ruled.gives_way):
             return HostAnswers(Outcome.REFUSE, reason="NO_COMMON_SLOT")
         if self.behaviour in ("no", "withholds") and side.group is None:
             return HostAnswers(Outcome.REFUSE, reason="POLICY_DENIED")
@@ -282,7 +308,7 @@ class Host:
         self.world.crash_point()
         store.sides = {thread: Side.from_json(side.to_json()) for thread, side in store.sides.items()}
         self.store = store
-        self.world.check(self)
+        meeting_checks.always(self.world, self)
         self.world.crash_point()
 
 
@@ -420,7 +446,7 @@ class World:
             if self._quiet():
                 break
             self.now_ms += 2 * HOUR_MS
-        self.check_end()
+        meeting_checks.at_the_end(self)
 
     def _quiet(self) -> bool:
         sides = [side for host in self.hosts for side in host.store.sides.values()]
@@ -430,57 +456,6 @@ class World:
     def _movable(self) -> bool:
         sides = (self.hosts[by].store.sides.get(old) for by, old, *_ in self.moves[:1])
         return any(side and side.life and not side.life.state.ended for side in sides)
-
-    def check(self, host: Host) -> None:
-        held = [*host.store.reserved.items(), *host.store.booked.items()]
-        for (one, a), (other, b) in itertools.combinations(held, 2):
-            moving = other in host.store.booked and self._moves(host, one, other)
-            if a.start_ms < b.end_ms and b.start_ms < a.end_ms and not moving:
-                raise Violation(f"{host.subject} holds two slots at once")
-        for thread, side in host.store.sides.items():
-            stands = side.life is not None and not side.life.state.ended and not side.life.successors
-            if stands and thread not in host.store.booked:
-                raise Violation(f"{host.subject} has a meeting without its slot")
-        if len(set(host.store.ledger)) != len(host.store.ledger):
-            raise Violation(f"{host.subject} committed twice")
-        for mid in host.store.sent:
-            if mid in self.pending_releases and host.store.sent[mid].sender == host.subject:
-                self.releases.add(self.pending_releases[mid])
-
-    def _moves(self, host: Host, one: bytes, old: bytes) -> bool:
-        """Whether what is reserved in `one` is to take the place of what stands in `old`."""
-        supersedes = host.store.sides[one].supersedes
-        return one in host.store.reserved and bool(supersedes) and host.thread_of(supersedes) == old
-
-    def check_end(self) -> None:
-        """Everybody knows the same, and nobody holds anything that is not agreed."""
-        if self.receipts & self.releases & {m for h in self.hosts for m in h.store.ledger}:
-            raise Violation("RECEIPT and RELEASE for one commitment")
-        threads = {thread for host in self.hosts for thread in host.store.sides}
-        for thread in threads:
-            sides = [(host, host.store.sides[thread]) for host in self.hosts if thread in host.store.sides]
-            agreed = {host.subject for host, side in sides if side.phase is Phase.COMMITTED}
-            if agreed and len(agreed) != len(self.hosts):
-                raise Violation(f"only {sorted(agreed)} have a commitment")
-            for host, side in sides:
-                if not side.phase.ended:
-                    raise Violation(f"{host.subject} is {side.phase.value} for ever")
-                if thread in host.store.reserved:
-                    raise Violation(f"{host.subject} holds a slot for ever")
-                stands = side.life is not None and not side.life.state.ended
-                if stands != (thread in host.store.booked):
-                    raise Violation(f"{host.subject} has a meeting without its slot, or the other way round")
-            for host, side in sides:
-                old = host.store.sides.get(host.thread_of(side.supersedes)) if side.life else None
-                if old and old.life and not old.life.state.ended:
-                    raise Violation(f"{host.subject} has a meeting and the one whose place it took")
-            if len({side.life.state for _, side in sides if side.life}) > 1:
-                raise Violation("what has become of a meeting is not the same for all")
-        for host in self.hosts:
-            if any(
-                self.votes.get(mid, len(self.hosts) - 1) < len(self.hosts) - 1 for mid in host.store.ledger
-            ):
-                raise Violation("a commitment without every signature")
 
 
 def wish(*halves: int) -> MeetWish:

@@ -22,7 +22,8 @@ from indai.protocol.negotiation import apply, open_thread
 from indai.protocol.party_state import OwnerActs, OwnerWithdraws, Phase, Side
 
 from tests.simulate import groups
-from tests.unit.meetings import BEHAVIOURS, LENGTH_MS, MOVING, MUTATIONS, START_MS, Violation, World, wish
+from tests.unit.meeting_checks import Violation
+from tests.unit.meetings import BEHAVIOURS, LENGTH_MS, MOVING, MUTATIONS, START_MS, World, wish
 
 THREAD = b"\x01" * 15 + b"t"
 MOVED = b"\x02" * 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +13,15 @@ import pytest
 import pytest_asyncio
 from indai.client.audit import Verdict, audit
 from indai.client.channels import plain_channel
+from indai.node import calendar_changes
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, Reason
-from indai.v1 import group_pb2, negotiation_pb2, owner_pb2
+from indai.v1 import calendar_pb2, group_pb2, negotiation_pb2, owner_pb2
+from indai.v1.calendar_pb2_grpc import CalendarServiceStub
 from indai.v1.group_pb2_grpc import GroupServiceStub
 
 from tests.databases import Databases
+from tests.service.node.byhand import stamp, without
 from tests.service.node.lives import events, is_cancelled, until
 from tests.service.node.test_meeting import messages
 from tests.service.node.world import Node, Owner, World, now_ms, world
@@ -79,6 +82,14 @@ class Five:
             listed = (await owner.stub.ListThreads(owner_pb2.ListThreadsRequest())).threads
             found[name] = await owner.rest(listed[0].thread_id)
         return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _eager() -> Iterator[None]:
+    """Nodes look at calendars all the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calendar_changes, "POLL_S", 0.2)
+        yield
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -231,6 +242,48 @@ async def test_what_not_all_sign_leaves_the_meeting_of_several_as_it_was(five: F
     for owner in (five.owners["anu"], asks, five.owners["chitra"]):
         stands = await until(owner, old.thread_id, has_ended)
         assert stands.commitment_state == owner_pb2.COMMITMENT_STATE_COMMITTED
+
+
+async def told(five: Five, name: str, thread: owner_pb2.Thread) -> None:
+    """Once the node has noticed what its owner did to the meeting in their calendar, they say: tell them."""
+    address = five.nodes[name].info.addresses["owner"]
+    calendar = CalendarServiceStub(plain_channel(address, token=five.owners[name].token))
+    waiting = calendar_pb2.ListCalendarChangesRequest()
+    async with asyncio.timeout(60):
+        while thread.thread_id not in {
+            each.thread_id for each in (await calendar.ListCalendarChanges(waiting)).changes
+        }:
+            await asyncio.sleep(0.05)
+    request = calendar_pb2.AnswerCalendarChangeRequest(thread_id=thread.thread_id, tell=True)
+    await calendar.AnswerCalendarChange(request)
+
+
+async def test_a_member_moves_and_another_deletes_it_in_their_calendars(five: Five) -> None:
+    for name in ("ira", "joy"):
+        await five.more(name, OPEN)
+    all_three = ("anu", "ira", "joy")
+    old = await five.meet("ira", "joy", title="By hand", ahead=150)
+    for name in all_three:
+        await until(five.owners[name], old.thread_id, lambda thread: thread.in_calendar)
+    files = {name: five.nodes[name].data / "calendars" / f"ind.ai_{name}.ics" for name in all_three}
+    text, start_ms = files["joy"].read_text(), old.start_time.ToMilliseconds()
+    for at_ms in (start_ms, old.end_time.ToMilliseconds()):
+        assert f":{stamp(at_ms)}" in text
+        text = text.replace(f":{stamp(at_ms)}", f":{stamp(at_ms + DAY)}")
+    files["joy"].write_text(text)
+    await told(five, "joy", old)
+    for name in all_three:
+        await until(five.owners[name], old.thread_id, is_superseded)
+        new = (await five.threads(name))[name]
+        assert new.start_time.ToMilliseconds() == start_ms + DAY
+        await until(five.owners[name], new.thread_id, lambda thread: thread.in_calendar)
+    # Nothing else is to be written there while its owner does.
+    is_written = "STATUS:CANCELLED"
+    await until(five.owners["ira"], old.thread_id, lambda _: is_written in files["ira"].read_text())
+    without(files["ira"], new.thread_id)
+    await told(five, "ira", new)
+    for name in all_three:
+        await until(five.owners[name], new.thread_id, is_cancelled)
 
 
 @pytest.mark.parametrize("algorithm", ["narrowing", "slots"])
