@@ -98,21 +98,25 @@ def listing(home: Home, tenant: str) -> None:
 @click.option("--to", "recipient", metavar="WHO", default="", help="Send them a few words.")
 @data_option
 def test(home: Home, name: str, recipient: str) -> None:
-    """Ask the provider whether the credentials are good.
+    """Ask the provider whether the credentials are good, and all else that it tells.
 
-    Telegram is told the webhook's address as well.
+    What is wrong (scopes that are missing, an address elsewhere, a secret of
+    another app) comes with what to do. Telegram is told the webhook's address
+    as well.
     """
     answer = run(_call(home, "TestChannel", pb.TestChannelRequest(name=name, recipient=recipient)))
 
     def show(page: Page) -> None:
         if not answer.accepted:
             page.line(f"The provider refuses the channel: {answer.reason}.", "red")
+            _findings(page, answer.findings)
             return
         page.line("The provider accepts the credentials.", "green")
         if answer.webhook_set:
             page.line("It knows the webhook's address now.")
         elif answer.reason:
             page.line(f"It does not take the webhook's address: {answer.reason}.", "yellow")
+        _findings(page, answer.findings)
         if answer.queued:
             page.line("The words are on their way.")
             page.next_step(f"indai channel status {name}")
@@ -122,6 +126,10 @@ def test(home: Home, name: str, recipient: str) -> None:
         "reason": answer.reason,
         "webhook_set": answer.webhook_set,
         "queued": answer.queued,
+        "findings": [
+            {"reason": each.reason, "words": each.words, "hint": each.hint, "grave": each.grave}
+            for each in answer.findings
+        ],
     }
     emit(value, show)
     if not answer.accepted:
@@ -140,6 +148,7 @@ def status(home: Home, name: str, recipient: str) -> None:
         page.fields(
             [
                 ("state", answer.channel.trouble or "well"),
+                ("meaning", answer.channel.trouble_words),
                 ("since", _stamp(answer.channel.trouble_time)),
                 ("to answer", str(answer.unread)),
                 ("to send", str(answer.waiting)),
@@ -150,6 +159,10 @@ def status(home: Home, name: str, recipient: str) -> None:
                 ("window", f"{answer.window_hours} hours" if answer.window_hours else "always open"),
                 ("closes", _stamp(answer.window_end_time)),
                 ("webhook", answer.channel.webhook_url),
+                (
+                    "refused",
+                    f"{answer.refused}, last {_stamp(answer.last_refused_time)}" if answer.refused else "",
+                ),
             ]
         )
         if answer.dead:
@@ -165,6 +178,8 @@ def status(home: Home, name: str, recipient: str) -> None:
         "last_out": _stamp(answer.last_out_time),
         "window_hours": answer.window_hours,
         "window_end": _stamp(answer.window_end_time),
+        "refused": answer.refused,
+        "last_refused": _stamp(answer.last_refused_time),
     }
     emit(value, show)
 
@@ -193,6 +208,10 @@ def dead(home: Home, name: str) -> None:
             ("letter", "reason", "tried", "words"),
             [(str(each.letter_id), each.reason, str(each.attempts), each.words) for each in letters],
         )
+        for reason, words in {
+            each.reason: each.reason_words for each in letters if each.reason_words
+        }.items():
+            page.item(f"{reason}:", words)
         page.next_step(f"indai channel replay {name}")
 
     rows = [
@@ -202,6 +221,7 @@ def dead(home: Home, name: str) -> None:
             "attempts": each.attempts,
             "created": _stamp(each.create_time),
             "words": each.words,
+            "meaning": each.reason_words,
         }
         for each in letters
     ]
@@ -217,6 +237,15 @@ def replay(home: Home, name: str, letters: Sequence[int]) -> None:
     request = pb.ReplayDeadLettersRequest(name=name, letter_ids=letters)
     count = run(_call(home, "ReplayDeadLetters", request)).replayed
     emit({"replayed": count}, lambda page: page.line(f"{count} wait to be sent again.", "green"))
+
+
+def _findings(page: Page, findings: Sequence[pb.ChannelFinding]) -> None:
+    """What a test has found, with what to do."""
+    for each in findings:
+        if each.words:
+            page.line(each.words, "red" if each.grave else "yellow")
+        if each.hint:
+            page.line(each.hint, indent=2)
 
 
 async def _call(home: Home, method: str, request: Any) -> Any:
@@ -259,6 +288,7 @@ def _json(each: pb.Channel) -> dict[str, Any]:
         "settings": dict(each.settings),
         "webhook": each.webhook_url,
         "trouble": each.trouble,
+        "meaning": each.trouble_words,
     }
 
 

@@ -53,6 +53,7 @@ class Channel(_message.Message):
     WEBHOOK_URL_FIELD_NUMBER: _builtins.int
     TROUBLE_FIELD_NUMBER: _builtins.int
     TROUBLE_TIME_FIELD_NUMBER: _builtins.int
+    TROUBLE_WORDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the webhook's address: letters, digits and dashes; one in the whole node."""
     tenant: _builtins.str
@@ -65,6 +66,8 @@ class Channel(_message.Message):
     """Where the provider delivers."""
     trouble: _builtins.str
     """Why nothing can be sent, machine-readable; empty when all is well."""
+    trouble_words: _builtins.str
+    """What that means, and what to do; empty when all is well."""
     @_builtins.property
     def settings(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The provider's settings by name; secrets as vault: references."""
@@ -84,10 +87,11 @@ class Channel(_message.Message):
         webhook_url: _builtins.str = ...,
         trouble: _builtins.str = ...,
         trouble_time: _timestamp_pb2.Timestamp | None = ...,
+        trouble_words: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["trouble_time", b"trouble_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "name", b"name", "provider", b"provider", "settings", b"settings", "tenant", b"tenant", "trouble", b"trouble", "trouble_time", b"trouble_time", "webhook_url", b"webhook_url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "name", b"name", "provider", b"provider", "settings", b"settings", "tenant", b"tenant", "trouble", b"trouble", "trouble_time", b"trouble_time", "trouble_words", b"trouble_words", "webhook_url", b"webhook_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -234,6 +238,8 @@ class GetChannelStatusResponse(_message.Message):
     LAST_OUT_TIME_FIELD_NUMBER: _builtins.int
     WINDOW_HOURS_FIELD_NUMBER: _builtins.int
     WINDOW_END_TIME_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    LAST_REFUSED_TIME_FIELD_NUMBER: _builtins.int
     unread: _builtins.int
     """Messages that came in and are not answered."""
     waiting: _builtins.int
@@ -242,6 +248,8 @@ class GetChannelStatusResponse(_message.Message):
     """Messages that could not be sent."""
     window_hours: _builtins.int
     """Hours after a person's last message in which anything may be sent to them; 0: always."""
+    refused: _builtins.int
+    """Requests to the webhook that were refused as forged, since the process that answers began."""
     @_builtins.property
     def channel(self) -> Global___Channel:
         """As it is."""
@@ -262,6 +270,10 @@ class GetChannelStatusResponse(_message.Message):
     def window_end_time(self) -> _timestamp_pb2.Timestamp:
         """When the window of `recipient` closes or closed; unset when they never wrote, or there is no window."""
 
+    @_builtins.property
+    def last_refused_time(self) -> _timestamp_pb2.Timestamp:
+        """The last of them."""
+
     def __init__(
         self,
         *,
@@ -274,10 +286,12 @@ class GetChannelStatusResponse(_message.Message):
         last_out_time: _timestamp_pb2.Timestamp | None = ...,
         window_hours: _builtins.int = ...,
         window_end_time: _timestamp_pb2.Timestamp | None = ...,
+        refused: _builtins.int = ...,
+        last_refused_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "last_in_time", b"last_in_time", "last_out_time", b"last_out_time", "oldest_waiting_time", b"oldest_waiting_time", "window_end_time", b"window_end_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "last_in_time", b"last_in_time", "last_out_time", b"last_out_time", "last_refused_time", b"last_refused_time", "oldest_waiting_time", b"oldest_waiting_time", "window_end_time", b"window_end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "dead", b"dead", "last_in_time", b"last_in_time", "last_out_time", b"last_out_time", "oldest_waiting_time", b"oldest_waiting_time", "unread", b"unread", "waiting", b"waiting", "window_end_time", b"window_end_time", "window_hours", b"window_hours"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "dead", b"dead", "last_in_time", b"last_in_time", "last_out_time", b"last_out_time", "last_refused_time", b"last_refused_time", "oldest_waiting_time", b"oldest_waiting_time", "refused", b"refused", "unread", b"unread", "waiting", b"waiting", "window_end_time", b"window_end_time", "window_hours", b"window_hours"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -315,6 +329,7 @@ class TestChannelResponse(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     WEBHOOK_SET_FIELD_NUMBER: _builtins.int
     QUEUED_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     """The provider has accepted the credentials."""
     reason: _builtins.str
@@ -323,6 +338,10 @@ class TestChannelResponse(_message.Message):
     """Our webhook's address was told to the provider."""
     queued: _builtins.bool
     """The words wait to be sent."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChannelFinding]:
+        """What else was found, the graver first."""
+
     def __init__(
         self,
         *,
@@ -330,14 +349,47 @@ class TestChannelResponse(_message.Message):
         reason: _builtins.str = ...,
         webhook_set: _builtins.bool = ...,
         queued: _builtins.bool = ...,
+        findings: _abc.Iterable[Global___ChannelFinding] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "queued", b"queued", "reason", b"reason", "webhook_set", b"webhook_set"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "findings", b"findings", "queued", b"queued", "reason", b"reason", "webhook_set", b"webhook_set"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TestChannelResponse: _TypeAlias = TestChannelResponse  # noqa: Y015
+
+@_typing.final
+class ChannelFinding(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    HINT_FIELD_NUMBER: _builtins.int
+    GRAVE_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """Machine-readable."""
+    words: _builtins.str
+    """A sentence."""
+    hint: _builtins.str
+    """What to do."""
+    grave: _builtins.bool
+    """As long as it is so, nothing goes out or nothing comes in."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        words: _builtins.str = ...,
+        hint: _builtins.str = ...,
+        grave: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grave", b"grave", "hint", b"hint", "reason", b"reason", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChannelFinding: _TypeAlias = ChannelFinding  # noqa: Y015
 
 @_typing.final
 class RemoveChannelRequest(_message.Message):
@@ -440,6 +492,7 @@ class DeadLetter(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     DEATH_TIME_FIELD_NUMBER: _builtins.int
     WORDS_FIELD_NUMBER: _builtins.int
+    REASON_WORDS_FIELD_NUMBER: _builtins.int
     letter_id: _builtins.int
     """Names it in a replay."""
     reason: _builtins.str
@@ -448,6 +501,8 @@ class DeadLetter(_message.Message):
     """How often it was tried."""
     words: _builtins.str
     """Its first words, at most 80 characters."""
+    reason_words: _builtins.str
+    """What the reason means, and what to do; empty for one that has no words."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was to be sent."""
@@ -465,10 +520,11 @@ class DeadLetter(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         death_time: _timestamp_pb2.Timestamp | None = ...,
         words: _builtins.str = ...,
+        reason_words: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "death_time", b"death_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "create_time", b"create_time", "death_time", b"death_time", "letter_id", b"letter_id", "reason", b"reason", "words", b"words"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "create_time", b"create_time", "death_time", b"death_time", "letter_id", b"letter_id", "reason", b"reason", "reason_words", b"reason_words", "words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,6 +15,7 @@ import structlog
 from aiohttp import web
 from indai.edge.accounts import Channels, Directory, Keys, Secret
 from indai.edge.bringing import Bringer, Link
+from indai.edge.examiner import Examiner
 from indai.edge.files import Files
 from indai.edge.following import Follower
 from indai.edge.handing import Hander
@@ -94,8 +95,9 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
         webhooks = Webhooks(
             directory, Writer(Inbox(reserved), hander.wake), outbox, keys, plan.clock, sender.wake
         )
+        examiner = Examiner(http, webhooks.refused)
         servicer = ChannelServicer(
-            channels, directory, outbox, keys, http, plan.url, sender.wake, sender.resume
+            channels, directory, outbox, keys, examiner, plan.url, sender.wake, sender.resume
         )
 
         async def work() -> None:

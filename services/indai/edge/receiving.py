@@ -9,6 +9,7 @@ There is no waiting timer, so a lone webhook is a batch of one.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -93,8 +94,17 @@ class Writer:
         return None
 
 
+@dataclass(slots=True)
+class Refusals:
+    """Requests to a channel's webhook that were believed to come from nobody it knows, since this process
+    began; `last_ms` since the epoch."""
+
+    count: int = 0
+    last_ms: int = 0
+
+
 class Webhooks:
-    """The handlers."""
+    """The handlers. `refused` is by channel."""
 
     def __init__(
         self,
@@ -115,6 +125,7 @@ class Webhooks:
         self._told = told
         self._senders = Pace(PER_SECOND, AT_ONCE)
         self._warned: set[tuple[str, bytes]] = set()
+        self.refused: defaultdict[str, Refusals] = defaultdict(Refusals)
 
     def routes(self) -> list[web.RouteDef]:
         """What the HTTP port serves."""
@@ -128,7 +139,7 @@ class Webhooks:
             raw = await _raw(request, served)
             if isinstance(raw, int):
                 return web.Response(status=raw)
-            served.adapter.verify(raw, served.account, self._clock() / 1000)
+            self._verified(raw, served)
             received = served.adapter.receive(raw, served.account)
             await self.take(received, served)
         except IndaiError as error:
@@ -142,6 +153,15 @@ class Webhooks:
             # A challenge is the asker's own text: it is shown as text, whoever looks at it.
             headers={"X-Content-Type-Options": "nosniff"},
         )
+
+    def _verified(self, raw: Raw, served: Served) -> None:
+        """Raises Refused; counts what is not signed, for whoever wonders why nothing comes in."""
+        try:
+            served.adapter.verify(raw, served.account, self._clock() / 1000)
+        except IndaiError:
+            refused = self.refused[served.account.name]
+            refused.count, refused.last_ms = refused.count + 1, self._clock()
+            raise
 
     async def take(self, received: Received, served: Served) -> None:
         """Store what came; what one sender brings beyond measure is left out, and they are told once."""

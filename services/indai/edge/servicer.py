@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
-from indai.edge.accounts import Channel, Channels, Directory, Keys, Served
-from indai.edge.channels.base import Adapter, Fate, Json
+from indai.edge.accounts import Channel, Channels, Directory, Keys
+from indai.edge.channels.base import Adapter, Json
 from indai.edge.channels.carried import as_media
 from indai.edge.channels.table import adapter_of
-from indai.edge.http import Http
+from indai.edge.channels.troubles import explained
+from indai.edge.examiner import Examiner
 from indai.edge.outbox import Outbox, Recipient, lines
 from indai.edge.settings import check_settings, steps
-from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
+from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.quoting import quoted
 from indai.v1 import channels_pb2 as pb
 from indai.v1 import channels_pb2_grpc
@@ -39,14 +40,14 @@ class ChannelServicer(channels_pb2_grpc.ChannelServiceServicer):
         directory: Directory,
         outbox: Outbox,
         keys: Keys,
-        http: Http,
+        examiner: Examiner,
         url: Callable[[], str],
         told: Callable[[str], None],
         resumed: Callable[[str], None],
     ) -> None:
         """`told` and `resumed` are called with a channel that has something to send, or is well again."""
         self._channels, self._directory, self._outbox = channels, directory, outbox
-        self._keys, self._http, self._url, self._told = keys, http, url, told
+        self._keys, self._examiner, self._url, self._told = keys, examiner, url, told
         self._resumed = resumed
 
     async def PutChannel(self, request: pb.PutChannelRequest, context: Any) -> pb.PutChannelResponse:
@@ -85,7 +86,7 @@ class ChannelServicer(channels_pb2_grpc.ChannelServiceServicer):
         channel = await self._found(request.name)
         adapter = adapter_of(channel.provider)
         counts = await self._outbox.counts(channel.tenant, channel.name)
-        hours = adapter.limits.window_h
+        hours, refused = adapter.limits.window_h, self._examiner.refused(channel.name)
         closes = None
         if hours and request.recipient:
             peer = self._keys.peer(_identity(adapter, channel, request.recipient))
@@ -101,6 +102,8 @@ class ChannelServicer(channels_pb2_grpc.ChannelServiceServicer):
             last_out_time=_time(counts.last_out),
             window_hours=hours,
             window_end_time=_time(closes),
+            refused=refused.count,
+            last_refused_time=_time(_moment(refused.last_ms)),
         )
 
     async def TestChannel(self, request: pb.TestChannelRequest, context: Any) -> pb.TestChannelResponse:
@@ -108,17 +111,21 @@ class ChannelServicer(channels_pb2_grpc.ChannelServiceServicer):
         channel = await self._found(request.name)
         await self._directory.refresh()
         served = await self._directory.find(channel.name)
-        accepted, reason = await self._asked(served)
-        answer = pb.TestChannelResponse(accepted=accepted, reason=reason)
-        if not accepted:
+        found = await self._examiner.examine(served, self._view(channel).webhook_url)
+        answer = pb.TestChannelResponse(
+            accepted=found.accepted,
+            reason=found.reason,
+            webhook_set=found.webhook_set,
+            findings=[
+                pb.ChannelFinding(reason=each.reason, words=each.words, hint=each.hint, grave=each.grave)
+                for each in found.findings
+            ],
+        )
+        if not found.accepted:
             return answer
         await self._channels.trouble(served.account, "")
         await self._directory.refresh()
         self._resumed(channel.name)
-        if (setting := served.adapter.webhook(served.account, self._view(channel).webhook_url)) is not None:
-            said = await self._http.send(setting)
-            answer.webhook_set = 200 <= said.status < 300
-            answer.reason = "" if answer.webhook_set else "webhook-refused"
         if request.recipient:
             identity = _identity(served.adapter, channel, request.recipient)
             to = Recipient(
@@ -156,6 +163,7 @@ class ChannelServicer(channels_pb2_grpc.ChannelServiceServicer):
                 create_time=_time(each.created_at),
                 death_time=_time(each.settled_at),
                 words=_words(each.payload)[:_WORDS],
+                reason_words=_in_words(each.reason),
             )
             for each in found[:size]
         ]
@@ -192,17 +200,18 @@ class ChannelServicer(channels_pb2_grpc.ChannelServiceServicer):
             webhook_url=f"{self._url()}/channels/{channel.name}",
             trouble=channel.trouble,
             trouble_time=_time(channel.trouble_at if channel.trouble else None),
+            trouble_words=_in_words(channel.trouble),
         )
 
-    async def _asked(self, served: Served) -> tuple[bool, str]:
-        try:
-            said = await self._http.send(served.adapter.check(served.account))
-        except IndaiError as error:
-            return False, error.reason.name.lower().replace("_", "-")
-        verdict = served.adapter.judge(said.status, said.headers, said.body)
-        # Not every question is answered as a message is: what is no refusal is good.
-        good = 200 <= said.status < 300 and verdict.fate in (Fate.SENT, Fate.DEAD)
-        return good, "" if good else verdict.reason
+
+def _in_words(reason: str) -> str:
+    """What a reason means, and what to do; nothing for none."""
+    found = explained(reason)
+    return f"{found.words} {found.hint}".strip()
+
+
+def _moment(at_ms: int) -> datetime | None:
+    return datetime.fromtimestamp(at_ms / 1000, UTC) if at_ms else None
 
 
 def _identity(adapter: Adapter, channel: Channel, recipient: str) -> talk.Identity:

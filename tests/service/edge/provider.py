@@ -40,6 +40,9 @@ class Provider:
     stays_down: Fault | None = None
     down_for: str = ""  # only requests with this in their path find it down
     files: dict[str, bytes] = field(default_factory=dict)
+    says: dict[str, Fault] = field(
+        default_factory=dict
+    )  # to questions about the account, by their path's end
     address: str = ""
     news: asyncio.Condition = field(default_factory=asyncio.Condition)
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
@@ -74,7 +77,10 @@ class Provider:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path
-        if request.method == "GET" or path.endswith(("/getFile", "/auth.test", "/getMe", "/setWebhook")):
+        asks = ("/getFile", "/auth.test", "/getMe", "/setWebhook", "/getWebhookInfo")
+        if (said := next((each for end, each in self.says.items() if path.endswith(end)), None)) is not None:
+            return web.json_response(said.body, status=said.status, headers=dict(said.headers))
+        if request.method == "GET" or path.endswith(asks):
             return await self._told(request)
         if path.startswith("/upload/"):
             await self._note(self.uploads, {"path": path, "content": await request.read()})
@@ -115,6 +121,9 @@ class Provider:
         """Files, and questions about the account."""
         if (stored := self.files.get(request.path)) is not None:
             return web.Response(body=stored)
+        if request.path.endswith("/getWebhookInfo"):
+            hooks = [each["url"] for each in self.signs if each["path"].endswith("/setWebhook")]
+            return web.json_response({"ok": True, "result": {"url": hooks[-1] if hooks else ""}})
         if request.path.endswith("/getFile"):
             file_id = (await request.json())["file_id"]
             return web.json_response({"ok": True, "result": {"file_path": f"voice/{file_id}"}})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
-from indai.edge.channels.base import Request
+from indai.edge.channels.base import Raw, Request
 from indai.edge.media import MediaStore, check_host
 from indai.language import say
 from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason, Refused
@@ -138,6 +138,7 @@ async def test_refused_credentials_stop_the_channel_until_they_are_good(room: Ro
     await room.deliver("whatsapp-cloud", now_text(1, "one"))
     await room.until("SELECT trouble FROM edge.channels WHERE name = 'wa'", "whatsapp-190")
     assert await letters(room) == []
+    assert "system user" in (await room.status("wa")).channel.trouble_words
     room.secrets["vault:wa.access_token"] = "wrong"
     refused = await room.stub.TestChannel(pb.TestChannelRequest(name="wa"))
     assert (refused.accepted, refused.reason) == (False, "whatsapp-190")
@@ -145,6 +146,31 @@ async def test_refused_credentials_stop_the_channel_until_they_are_good(room: Ro
     assert (await room.stub.TestChannel(pb.TestChannelRequest(name="wa"))).accepted
     await room.provider.until(1)
     await room.until("SELECT trouble FROM edge.channels WHERE name = 'wa'", "")
+
+
+async def test_a_test_names_missing_scopes_before_the_first_file_and_wrong_secrets_that_came(
+    room: Room,
+) -> None:
+    await room.add("slack")
+    body = {"ok": True, "team_id": "T0001", "bot_id": "B1"}
+    scopes = ("x-oauth-scopes", "chat:write,files:read,im:history,reactions:read,reactions:write")
+    room.provider.says["/auth.test"] = Fault(200, body, (scopes,))
+    assert await room.post("sl", Raw("POST", {}, {"x-slack-signature": "v0=0"}, b"{}")) == 401
+    found = (await room.stub.TestChannel(pb.TestChannelRequest(name="sl"))).findings
+    assert {each.reason: each.grave for each in found} == {
+        "slack-scopes": False,
+        "refused-here": False,
+        "no-https": True,
+    }
+    said = {each.reason: f"{each.words} {each.hint}" for each in found}
+    assert "files:write" in said["slack-scopes"]
+    assert "Signing Secret" in said["refused-here"]
+    assert (await room.status("sl")).refused == 1
+    # Refused credentials have words in the test and in the state.
+    room.provider.says["/auth.test"] = Fault(200, {"ok": False, "error": "account_inactive"})
+    refused = await room.stub.TestChannel(pb.TestChannelRequest(name="sl"))
+    assert not refused.accepted
+    assert "Install the app again" in refused.findings[0].hint
 
 
 async def test_words_to_one_person_keep_the_provider_s_pace(still: Room) -> None:

@@ -80,6 +80,7 @@ _FATES: Final = {
     Fate.UNHEALTHY: (0, 3, 10, 190, 200, 368, 131005, 131031, 131042, 131045, 133010),
     Fate.AGAIN: (1, 2, 131000, 131016, 133004),
 }
+_BAD_TOKEN: Final = 190
 _FATE_OF: Final = {code: fate for fate, codes in _FATES.items() for code in codes}
 
 
@@ -216,8 +217,11 @@ class WhatsAppCloud:
         if 200 <= status < 300:
             sent = an_object(next(iter(a_list(answer.get("messages"))), {}))
             return Verdict(Fate.SENT, text_of(sent.get("id"), 500))
-        code = an_object(answer.get("error")).get("code")
+        error = an_object(answer.get("error"))
+        code, sub = error.get("code"), error.get("error_subcode")
         reason = f"whatsapp-{code}" if is_whole(code) else f"http-{status}"
+        if code == _BAD_TOKEN and is_whole(sub):  # why it is bad
+            reason += f"-{sub}"
         wait_s = retry_after(headers, 0.0)
         if is_whole(code) and code in _FATE_OF:
             return Verdict(_FATE_OF[code], reason=reason, wait_s=wait_s)
