@@ -11,6 +11,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from indai.desk import acts as acts_in_words
 from indai.desk import goals, names, show, spending
 from indai.desk.auditor import script_words
 from indai.desk.day import CHANGES
@@ -27,6 +28,7 @@ from indai.runtime.turn import perceive, pipeline, supervisor
 from indai.runtime.turn.trace import STAGES
 from indai.web.accounts import TENANT_ROLES
 from indai.web.catalog import BUTTONS_ALONE, DRAFTS, ENGLISH, NAMES, known, wanted, words_in
+from indai.web.failures import GENERAL
 from indai.web.visit import NOTICES
 
 PACKAGES = ("indai.web", "indai.desk", "indai.page")
@@ -58,8 +60,9 @@ def _said() -> set[str]:
     found |= {*spending.WHOSE.values(), *spending.PERIODS.values(), *spending.RHYTHMS.values()}
     found |= {name for _, name, _ in TENANTS_PLACES} | {name for _, name in (*COLUMNS, *GROUPS)}
     found |= {*names.TOPICS.values(), *names.MOODS.values(), *names.ENDINGS.values(), *names.STAGES.values()}
-    found |= {*names.CHANNELS.values(), *names.SEVERITIES.values(), *names.ACTS.values()}
-    found |= {*names.OUTCOMES.values()}
+    found |= {*names.CHANNELS.values(), *names.SEVERITIES.values(), *names.OUTCOMES.values()}
+    found |= {*acts_in_words.CALLS.values(), *acts_in_words.PATHS.values(), *acts_in_words.WAYS.values()}
+    found |= {acts_in_words.NO_DEVICE, *GENERAL.values()}
     found |= {*OPERATIONS.values(), *LEAVES.values(), NEXT_KEY}
     found |= {*TENANT_ROLES, *script_words(), *(name for _, name in TONES)}
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}
@@ -188,7 +191,7 @@ def test_whatever_a_turn_is_sorted_by_has_words() -> None:
     assert "gates" in parts
     assert {*STAGES, *parts, "total"} <= set(names.STAGES)
     assert len(acts) > 9
-    assert set(acts) <= set(names.ACTS)
+    assert set(acts) <= set(acts_in_words.CALLS)
     assert {"curt", "plain", "joking", "stressed"} <= moods & set(names.MOODS)
 
 
@@ -204,7 +207,8 @@ def test_names_days_and_numbers_are_in_the_language_of_the_page() -> None:
         "greet",
     ]
     path = "/tenant/{tenant:[a-z0-9][a-z0-9-]{0,62}}/work/replay"
-    assert hindi.of("acts", path) == "/tenant/…/work/replay"
+    assert hindi.of("acts", path) == "काम फिर चलाया"
+    assert hindi.of("acts", path.replace("work", "other")) == "/tenant/…/other/replay"
     monday = datetime(2026, 11, 23, tzinfo=UTC)
     days = {one: show.Show(words_in(one), ZoneInfo("UTC"), 0).day(monday) for one in ("en", "hi", "ta")}
     assert days == {"en": "Mon 23 November", "hi": "सोम 23 नवंबर", "ta": "திங். 23 நவம்பர்"}

@@ -8,29 +8,26 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.client.channels import plain_channel
-from indai.client.handlekeys import delegate
 from indai.protocol.drill import sign
-from indai.protocol.handlestate import Delegation
-from indai.v1 import commerce_pb2, llm_pb2, memory_pb2, owner_pb2, registry_pb2
-from indai.v1.llm_pb2_grpc import LlmServiceStub
+from indai.v1 import memory_pb2, owner_pb2
 from indai.v1.memory_pb2_grpc import MemoryServiceStub
 from playwright.async_api import Browser, ViewportSize, expect
 
-from tests.service.exchange.neighbours import friend
 from tests.service.node.conftest import Jump, jump
-from tests.service.node.trade import BUYERS, Trader
-from tests.service.node.world import Owner, now_ms
-from tests.service.web.conftest import HOUR_MS, Desks
+from tests.service.node.world import Owner
+from tests.service.web.conftest import BOBS, HOUR_MS, Desks
+from tests.service.web.test_guards import rooms
 from tests.web.conftest import DESKTOP, PHONE, Screen, screen
+from tests.web.english import english
+from tests.web.household import DEVS, Household, household
 
-__all__ = ["jump"]
+__all__ = ["household", "jump"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,19 +56,23 @@ ROOMS = {
     "/desk/settings": "settings",
     "/desk/pause": "pause",
 }
-DEVS = BUYERS.replace(
-    "rules:\n",
-    "circles: { friends: [ind.ai/asha] }\nvisibility:\n"
-    "  - { id: friends, to: friends, profile: [email, city] }\nrules:\n",
+NAMED = (
+    *("Design review", "Coffee", "All hands", "Quarterly planning", "Lamp", "email", "city", "friends"),
+    *("Meetings of up to 30 minutes with friends", "Ask me about meetings of up to an hour", "bobs", "bob"),
+    *("preference.food", "vegetarian", "near Indiranagar metro", "Meera", "profile/", "/nobody", "unlink"),
+    "Chrome · Linux",
+    *("ACCEPT", "OFFER", "PROPOSE", "RECEIPT", "REJECT", "HOLD", "COUNTER", "POLICY_DENIED"),
+    *("tlog-proof", "COSE", "CSV", "UTC", "JSON", "YAML", "English", "K7QF2-9M3XA"),
 )
-ASHAS = """\
-version: 1
-timezone: Asia/Kolkata
-currency: INR
-rules:
-  - { id: mine, allow: [share, ask], with: anyone, started_by: me }
-  - { id: money, allow: pay, with: anyone }
-"""
+"""What people have called things here, and names of the protocol."""
+WRONG_RULES = (
+    "rules: [",
+    "rules:\n  - { alow: meet, with: foes, duration: { max: soon }, hours: '25:00-26:00' }\n",
+    "rules:\n  - { id: a, allow: pay, with: anyone }\n"
+    "  - { id: a, allow: meet, with: nobody-known, weekdays: soon }\n",
+    "circles: { foes: [ind.ai/eve] }\nrules:\n  - { id: a, allow: pay, with: anyone }\n"
+    "  - { id: b, deny: pay, with: anyone }\n",
+)
 FONTS = {
     "as bn": "Bengali",
     "brx doi hi kok mai mr ne sa": "Devanagari",
@@ -116,79 +117,6 @@ async def busy(desks: Desks) -> AsyncIterator[Desks]:
     yield desks
 
 
-@dataclass
-class Household:
-    """dev on node-b, whom asha on node-a asks for data and for money, and who has a sub-agent."""
-
-    dev: Owner
-    asha: Trader
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def household(desks: Desks) -> Household:
-    """What a person's agent has really told, paid, spent and handed on."""
-    dev = await desks.b.agent("ind.ai/dev", DEVS)
-    asha = await desks.a.agent("ind.ai/asha", ASHAS)
-    giver, asker = friend(dev, desks.b), friend(asha, desks.a)
-    await giver.has(email="dev@example.org", city="Pune")
-    for field in ("email", "email", "city"):
-        thread = await asker.wants("ind.ai/dev", field=field)
-        assert thread.state == owner_pb2.THREAD_STATE_COMMITTED, thread.words
-        await asker.read(thread)
-    found = Household(dev, Trader(asha, desks.a))
-    await _pays_under_a_mandate(desks, found)
-    await _hands_on(desks, dev)
-    await _spends(desks, dev)
-    return found
-
-
-async def _pays_under_a_mandate(desks: Desks, house: Household) -> None:
-    payer = Trader(house.dev, desks.b)
-    wanted = commerce_pb2.Mandate(
-        payee="ind.ai/asha",
-        max_amount_minor=300_000,
-        currency="INR",
-        period=commerce_pb2.MANDATE_PERIOD_MONTH,
-    )
-    wanted.expire_time.FromMilliseconds(now_ms() + 30 * 24 * HOUR_MS)
-    request = commerce_pb2.AddMandateRequest(request_id=str(uuid.uuid4()), mandate=wanted)
-    await payer.commerce.AddMandate(request)
-    await house.asha.is_paid_at()
-    paid = await house.asha.rests(await house.asha.asks_money("ind.ai/dev", 250_050))
-    assert paid.state == owner_pb2.THREAD_STATE_COMMITTED, paid.words
-
-
-async def _hands_on(desks: Desks, dev: Owner) -> None:
-    handle, world = f"{dev.handle}/shopping", desks.world
-    await desks.b.agent(handle, BUYERS, below=dev.handle)
-    subject = (await world.resolver().resolve(handle)).subject_id
-    life = (now_ms() - 1_000, now_ms() + 24 * HOUR_MS)
-    given = Delegation(handle, subject, ("pay",), *life, (("INR", 100_000),), depth=1)
-    chain = (await world.resolver().resolve(dev.handle)).chain
-    operation = delegate(chain, world.rotation[dev.handle], given, now_ms=now_ms())
-    await world.stub().SubmitOperation(registry_pb2.SubmitOperationRequest(operation=operation.raw))
-
-
-async def _spends(desks: Desks, dev: Owner) -> None:
-    """A credit that the node's operator has put there, and two calls of a model that has a price."""
-    address = desks.b.info.addresses["owner"]
-    credit = llm_pb2.SpendingLimit(
-        tenant="personal",
-        key=llm_pb2.LIMIT_KEY_OWNER,
-        subject=dev.handle,
-        period=llm_pb2.LIMIT_PERIOD_CREDIT,
-        limit_micros=250_000_000,
-    )
-    root = (desks.b.data / "operator.token").read_text().strip()
-    operator = LlmServiceStub(plain_channel(address, token=root))
-    await operator.SetSpendingLimit(llm_pb2.SetSpendingLimitRequest(limit=credit))
-    model = LlmServiceStub(plain_channel(address, token=dev.token))
-    said = llm_pb2.ChatMessage(role=llm_pb2.MESSAGE_ROLE_USER, text="Write a line about rain " * 40)
-    for _ in range(2):
-        async for _ in model.Generate(llm_pb2.GenerateRequest(messages=[said]), timeout=60):
-            pass
-
-
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=("phone", "desktop"))
 async def test_an_owner_sees_what_was_told_paid_spent_and_handed_on(
     chromium: Browser, desks: Desks, household: Household, size: ViewportSize
@@ -229,7 +157,7 @@ async def test_an_owner_sees_what_was_told_paid_spent_and_handed_on(
             while not await below.count():
                 await asyncio.sleep(0.2)
                 await window.open("/desk/access")
-        await expect(below).to_contain_text("pay")
+        await expect(below).to_contain_text("Payment")
         await expect(below).to_contain_text("1,000.00")
         drill = await page.locator("pre").inner_text()
         challenge = drill.split()[-1]
@@ -294,6 +222,40 @@ async def test_the_desk_speaks_the_visitors_language(chromium: Browser, busy: De
         await window.page.get_by_label("रूप").select_option("dark")
         await window.click("button", "बदलें")
         await expect(window.page.locator("html[lang=en][data-theme=dark]")).to_have_count(1)
+
+
+async def test_who_has_chosen_hindi_meets_no_english_sentence_of_ours(
+    busy: Desks, household: Household
+) -> None:
+    """Every room, every conversation, every act that goes wrong, rules good, doubtful and wrong."""
+    gone = {"hash": "a" * 64, "thread": "a" * 32, "key": "a" * 64, "fact": "x" * 8, "way": "pause"}
+    gone |= dict.fromkeys(("goal", "mandate", "session"), str(uuid.UUID(int=7)))
+    others = (
+        "/bob",
+        "/nobody",
+        "/audit",
+        "/log",
+        "/desk/sign-in",
+        "/desk/start?to=x",
+        "/desk/threads?page=x",
+    )
+    for owner in (busy.bob, household.dev):
+        async with busy.browser(busy.b, owner) as browser:
+            await browser.post("/desk/look", language="hi", theme="", back="/desk")
+            listed = (await browser.get("/desk/threads")).text
+            pages = [await browser.get(at) for at in set(re.findall(r"/desk/threads/[0-9a-f]{32}", listed))]
+            asked = re.findall(r"/desk/counter/[0-9a-f]{64}", (await browser.get("/desk")).text)
+            pages += [await browser.get(path) for path in {*ROOMS, *others, *asked}]
+            wrong = (f"version: 1\ntimezone: UTC\n{text}" for text in WRONG_RULES)
+            for text in (BOBS, DEVS, BOBS.replace("max: 30m", "max: 20m"), *wrong):
+                pages.append(await browser.post("/desk/rules/preview", yaml=text))
+            for method, address in rooms():
+                if method == "POST" and address != "/desk/passkey/offer":  # which answers a script
+                    pages.append(await browser.post(address.format(**gone), yaml="x", way="x"))
+        found = [(page.path, said) for page in pages if (said := english(page.text, "hi", NAMED))]
+        assert found == []
+        assert all(len(page.text.encode()) < 100_000 for page in pages)
+        assert {page.status for page in pages} >= {200, 400, 404}
 
 
 async def test_every_scheduled_language_is_drawn_in_its_own_script_and_runs_its_own_way(

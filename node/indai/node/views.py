@@ -185,7 +185,7 @@ def _words(seen: Message, zone: ZoneInfo) -> str:
             return f"stands as entry {receipt.index} of {receipt.log}"
         case HoldBody() as hold:
             until = datetime.fromtimestamp(hold.deadline_ms / 1000, zone)
-            return f"the owner is being asked, until {until:%a %-d %b %H:%M}"
+            return f"the owner is being asked, until {until:%a %-d %b, %H:%M}"
         case EventBody() as event:
             asked = "asks for " if not event.seq else ""
             said = ": ".join(filter(None, (event.reason, quoted(event.sentence) if event.sentence else "")))

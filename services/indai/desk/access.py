@@ -13,6 +13,7 @@ from typing import Final
 
 from aiohttp import web
 from indai.desk.frame import ROLES, Frame
+from indai.desk.names import Names
 from indai.desk.people_in import HOME as LET_IN
 from indai.protocol.errors import InvalidInput, Reason
 from indai.v1 import desk_pb2
@@ -62,6 +63,7 @@ class Access:
             handle=handle,
             sessions=sessions.sessions,
             passkeys=await self._passkeys.listed(me.scope, me.account),
+            names=Names(visit.words),
             acts=acts.acts,
             more=acts.next_page_token,
             challenge=self._challenge(visit),

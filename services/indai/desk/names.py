@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from indai.desk import acts
 from indai.language.formats import country_name, language_name
 from indai.web.catalog import Words
 
@@ -59,22 +60,6 @@ STAGES: Final = {
 CHANNELS: Final = {"web": "web page", "voice": "voice", "cli": "terminal"}
 """Messengers are called as they call themselves."""
 SEVERITIES: Final = {"block": "stopped", "rewrite": "changed", "log": "noted"}
-ACTS: Final = {
-    "GetTenantConversation": "Opened a conversation",
-    "TakeOverConversation": "Took a conversation over",
-    "HandBackConversation": "Handed a conversation back",
-    "AnswerConversation": "Answered a visitor",
-    "ReplayTenantWork": "Let a job run again",
-    "ReplayTenantLetters": "Let messages be sent again",
-    "MoveRequest": "Moved a request",
-    "CreateSignInCode": "Made a sign-in code",
-    "GrantAccount": "Let a person in",
-    "RevokeAccount": "Let a person in no more",
-    "RevokeDeskSession": "Signed a person out",
-    "sign-in": "Signed in",
-    "sign-out": "Signed out",
-    "download": "Took data away",
-}
 OUTCOMES: Final = {"done": "done"}
 _BRANDS: Final = {"whatsapp": "WhatsApp", "telegram": "Telegram", "slack": "Slack"}
 _PARTS: Final = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
@@ -86,7 +71,8 @@ _TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "stages": STAGES,
     "channels": CHANNELS,
     "severities": SEVERITIES,
-    "acts": ACTS,
+    "acts": acts.CALLS,
+    "ways": acts.WAYS,
     "outcomes": OUTCOMES,
 }
 
@@ -98,8 +84,8 @@ class Names:
     words: Words
 
     def of(self, what: str, name: str) -> str:
-        """`what`: topics, moods, endings, stages, channels, severities, acts, outcomes, languages, regions;
-        another group's names are the tenant's own."""
+        """`what`: topics, moods, endings, stages, channels, severities, acts, ways, outcomes, languages,
+        regions; another group's names are the tenant's own."""
         if name == "unknown":
             return self.words("unknown")
         if what == "languages":
@@ -107,6 +93,16 @@ class Names:
         if what == "regions":
             return country_name(name, self.words.language)
         if what == "acts" and name.startswith("/"):
-            return _PARTS.sub("…", name)
+            path = _PARTS.sub("…", name)
+            return self.words(acts.PATHS[path]) if path in acts.PATHS else path
         english = _TABLES.get(what, {}).get(name)
         return self.words(english) if english else _BRANDS.get(name, name)
+
+    def device(self, name: str) -> str:
+        """Browser and system as they call themselves."""
+        return self.words(acts.NO_DEVICE) if name == acts.NO_DEVICE else name
+
+    def target(self, act: str, target: str) -> str:
+        """What an act was about: after a sign-in its way and device, else as it stands."""
+        way, comma, device = target.partition(", ")
+        return f"{self.of('ways', way)}, {self.device(device)}" if act == "sign-in" and comma else target

@@ -8,6 +8,9 @@ sentence of ours; a line that is none of the forms stays as it is.
     {who}    handles                {n} {m}   numbers          {amount}   money
     {q} {p}  a peer's own words, quoted (`indai.protocol.quoting`); their letters are shown as letters
     {when}   a span of time         {at} {to} moments          {rest}     whatever is left of the line
+    {rule} {rules} {facts} {wanted} {akind}  parts of a rule (see `indai.language.rulebook`)
+    {noun} {kept} {event} {layer}   words of ours            {problem}  what is wrong with a rule's text
+    {tick}   code                   {example}, {other_example}  code to write, without its marks
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Final
 import yaml
 from indai.language.catalogue import catalogue, chosen, filled
 from indai.language.formats import day_of_year
+from indai.language.rulebook import rulebook
 from indai.language.scripts import RIGHT_TO_LEFT
 
 ENGLISH: Final = "en"
@@ -39,7 +43,22 @@ _HOLES: Final = {
     "at": rf"{_DAY}, \d\d:\d\d",
     "to": rf"{_DAY}, \d\d:\d\d",
     "rest": r"\S.*",
+    "j": r"[\d,.]+",
+    "k": r"[\d,.]+",
+    "id": r"[^'\n]+",
+    "tick": r"`[^`]*`",
+    "example": r"\S[^;]*",
+    "other_example": r"\S[^;]*",
+    "noun": "meeting|consent|answer|request|payment|booking|matter",
+    "kept": "took place|was kept to its end|was given|was resolved|was made|was provided",
+    "event": "FULFIL|CANCEL|SUPERSEDE|EXPIRE|OVERDUE|DISPUTE|POST|VOID|OMIT",
+    "said": rf"[A-Z_]+(?:: {_QUOTED})?|{_QUOTED}",
+    "layer": "platform|organisation|owner",
+    "akind": "a meeting|sharing|a question|a payment|a booking",
+    **dict.fromkeys(("rule", "rules", "facts", "wanted", "problem"), r"\S.*"),
 }
+_OURS: Final = frozenset({"amount", "mode", "unit", "noun", "kept", "event", "layer"})
+"""Holes with a word of ours, which has a form of its own."""
 _TIMES: Final = ("{when}", "{when}, {q}")
 """The same in all languages, but for the names of days and months."""
 _WORD: Final = r"\w+"
@@ -95,17 +114,48 @@ def _said(body: str, language: str) -> str | None:
     for prefix, form, said in _forms(language):
         if body.startswith(prefix) and (match := form.fullmatch(body)):
             values = {name: _value(name, text, language) for name, text in match.groupdict().items()}
-            return filled(said, values, isolate=language in RIGHT_TO_LEFT)
+            if None not in values.values():
+                return filled(said, values, isolate=language in RIGHT_TO_LEFT)
     return None
 
 
-def _value(name: str, text: str, language: str) -> str:
-    if name in ("q", "p", "rest"):
+def _value(name: str, text: str, language: str) -> str | None:
+    """What is filled in; None where that place can't hold it."""
+    if name in ("q", "p", "rest", "said"):
         return _letters(text)
     if name in ("when", "at", "to"):
         return _DATE.sub(lambda day: _day(day, language), text).replace(" to ", " – ")
-    # "free of charge", or a word of ours such as a unit: one that has a form of its own.
-    return (_said(text, language) if name in ("amount", "mode", "unit") else None) or text
+    if name in ("example", "other_example"):
+        return _examples(text, language)
+    if name in ("rule", "rules", "facts", "wanted", "akind"):
+        return _of_a_rule(name, text, language)
+    if name == "problem":
+        parts = [_said(part, language) for part in text.split("; ")]
+        whole = [part for part in parts if part is not None]
+        return "; ".join(whole) if len(whole) == len(parts) else None
+    return (_said(text, language) if name in _OURS else None) or text
+
+
+def _examples(text: str, language: str) -> str:
+    """Things to write: code, with "or" between them in the language."""
+    parts = re.split(r",? (?:or|and) (?:like )?", text)
+    marked = [part if part.startswith("`") else f"`{part}`" for part in parts]
+    return f" {_said('or', language) or 'or'} ".join(marked)
+
+
+def _of_a_rule(name: str, text: str, language: str) -> str | None:
+    book = rulebook(language)
+    if book is None:
+        return None
+    say = {
+        "rule": book.rule,
+        "rules": book.rules,
+        "facts": book.facts,
+        "wanted": book.wanted,
+        "akind": book.kind,
+    }
+    found = say[name](text)
+    return None if found is None else _letters(found)
 
 
 def _day(match: re.Match[str], language: str) -> str:
@@ -145,7 +195,9 @@ def _forms(language: str) -> tuple[tuple[str, re.Pattern[str], str], ...]:
             pattern += hole if at % 2 else re.escape(part)
             seen |= {part} if at % 2 else set()
         found.append((parts[0], re.compile(pattern), said))
-    return tuple(sorted(found, key=lambda each: -len(each[0])))
+    # What takes whatever is left comes after what takes less.
+    wide = re.compile("<(?:rest|example|problem)>")
+    return tuple(sorted(found, key=lambda each: (-len(each[0]), bool(wide.search(each[1].pattern)))))
 
 
 @cache

@@ -23,6 +23,7 @@ from indai.protocol.errors import IndaiError, InvalidInput, Reason, Refused
 from indai.web import guards
 from indai.web.audit import AuditLog
 from indai.web.catalog import Words, wanted, words_in
+from indai.web.failures import failure
 from indai.web.render import STATIC, Assets, Pages
 from indai.web.sessions import LIFE_MS, MINUTE_MS, Session, Sessions
 from indai.web.visit import MAX_FIELD, MAX_FORM, Handler, Visit
@@ -340,7 +341,8 @@ class Site:
             answer = visit.go(SIGN_IN)
             self.drop(answer)
             return answer
-        return visit.page("web/sorry.html", status=error.reason.status.http, error=error)
+        said = failure(error, visit.words)
+        return visit.page("web/sorry.html", status=error.reason.status.http, failure=said)
 
     async def _has_ended(self, visit: Visit) -> bool:
         """Whether the session ended between the cookie and the call. Something else may have been what was

@@ -222,7 +222,7 @@ def test_too_many_acts_of_one_are_refused_and_cost_nobody_else() -> None:
     limit.check("one", 60_000)
 
 
-def _rooms() -> list[tuple[str, str]]:
+def rooms() -> list[tuple[str, str]]:
     """Method and address of everything in the owner's desk."""
     nothing: Any = None
     site = Site(nothing, nothing, b"s" * 32, lambda: 0, lambda: Place("http://localhost", secure=True), {})
@@ -281,7 +281,7 @@ async def test_no_address_of_the_desk_opens_or_changes_what_is_another_owners(de
         tried = 0
         async with desks.browser(desks.b, mallory) as other:
             await other.get("/desk")
-            for method, address in _rooms():
+            for method, address in rooms():
                 if "{" not in address:
                     continue
                 path = address.format(**belongings)  # a new name has no value here
@@ -329,7 +329,7 @@ async def test_script_in_every_field_and_address_stays_text(desks: Desks) -> Non
     names = ("answer", "way", "language", "tone", "page", "to", "peer", "title", "name", "value", "handle")
     wordless = ("end", "remove", "revoke", "forget", "withdraw", "erase", "off")
     async with desks.browser(desks.b, desks.bob) as bob:
-        for method, address in _rooms():
+        for method, address in rooms():
             if method != "POST" or address.endswith(wordless):
                 continue
             for given in (fields_of.get(address, {}), dict.fromkeys(names, SCRIPT)):
