@@ -417,4 +417,4 @@ async def test_a_question_whose_time_ran_out_on_an_open_page_is_answered_with_wo
         await window.open("/desk")
         await expect(window.page.get_by_text("Nothing waits for you.")).to_be_visible()
         await window.open(f"/desk/threads/{thread}")
-        await expect(window.page.get_by_text("refused", exact=True).first).to_be_visible()
+        await expect(window.page.get_by_text("lapsed", exact=True).first).to_be_visible()
