@@ -394,6 +394,8 @@ async def test_the_memory_is_read_by_scope_and_as_data(
         async with mcp_session(home, "ind.ai/dave") as session:
             for kind, text in (("private", "My dentist is Dr. Rao"), ("public", "My shop sells lamps")):
                 await session.memory.Remember(_said(kind, text))
+            # The first question loads the model, which takes a busy machine longer than a call has.
+            await session.memory.Recall(memory_pb2.RecallRequest(query="lamps"), timeout=60)
             async with client(make_server(session)) as host:
                 found = value_of(await host.call_tool("recall", {"question": "dentist"}))["hits"]
                 facts = value_of(await host.call_tool("list_facts", {"prefix": "shop"}))["facts"]
