@@ -102,7 +102,7 @@ async def test_reflection_lists_the_services(server: RpcServer) -> None:
 
     async with aio.insecure_channel(server.address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        answers: Any = stub.ServerReflectionInfo(ask(), timeout=5)
+        answers: Any = stub.ServerReflectionInfo(ask(), timeout=60)
         names = {s.name async for a in answers for s in a.list_services_response.service}
     assert {"indai.v1.PeerService", "grpc.health.v1.Health"} <= names
 
@@ -184,7 +184,7 @@ async def test_stopping_lets_a_running_call_end(server: RpcServer, held: Held) -
         assert await running == pb.DeliverResponse()
         await stopping
         with pytest.raises(Unavailable) as caught:
-            await stub.Deliver(pb.DeliverRequest(), timeout=1)
+            await stub.Deliver(pb.DeliverRequest(), timeout=20)
     assert server.address in caught.value.message
 
 

@@ -213,5 +213,5 @@ async def begun_by_other_services(me: Agent, peer: str) -> list[str]:
     shared = (await SharingServiceStub(me.channel).AskForShare(share)).thread
     wish = json.dumps({"with": peer, "duration_minutes": 30, "when": "within 7 days"})
     call = tools_pb2.CallToolRequest(request_id=str(uuid.uuid4()), tool="meet", arguments_json=wish)
-    met = await ToolServiceStub(me.channel).CallTool(call, timeout=20)
+    met = await ToolServiceStub(me.channel).CallTool(call, timeout=60)
     return [asked.thread_id, shared.thread_id, met.thread_id]

@@ -132,6 +132,6 @@ def utterance(seconds: float = 0.8) -> bytes:
 
 async def until(what: Any) -> None:
     """Wait for something to become true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not what():
             await asyncio.sleep(0.005)

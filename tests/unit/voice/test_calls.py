@@ -257,7 +257,7 @@ async def test_a_browser_speaks_and_is_spoken_to() -> None:
             await socket.send_bytes(sound[at : at + 3_200])
         heard: list[Any] = []
         while not heard or heard[-1] != "finished":
-            message = await socket.receive(timeout=10)
+            message = await socket.receive(timeout=60)
             heard.append(
                 "sound" if message.type is aiohttp.WSMsgType.BINARY else json.loads(message.data)["type"]
             )
@@ -309,11 +309,11 @@ async def test_what_a_browser_sends_is_checked(first: str | bytes) -> None:
         session.ws_connect(f"{url}/voice/ind.ai/alice") as socket,
     ):
         await (socket.send_bytes(first) if isinstance(first, bytes) else socket.send_str(first))
-        message = await socket.receive(timeout=10)
+        message = await socket.receive(timeout=60)
         if "xx" in str(first):
             assert message.type is aiohttp.WSMsgType.TEXT
             await socket.send_str('{"type": "format-disk"}')
-            message = await socket.receive(timeout=10)
+            message = await socket.receive(timeout=60)
         assert message.type is aiohttp.WSMsgType.CLOSE
 
 
@@ -418,14 +418,14 @@ async def test_a_telephone_call_is_a_conversation_at_the_public_door() -> None:
         assert status == 200
         async with session.ws_connect(around.url + STREAM) as socket:
             await begin(socket, parameters)
-            greeting = [await socket.receive_json(timeout=10) for _ in range(2)]
+            greeting = [await socket.receive_json(timeout=60) for _ in range(2)]
             assert [each["event"] for each in greeting] == ["media", "mark"]
             sound = to_mulaw(Audio(utterance(), HEARING))
             for number, at in enumerate(range(0, len(sound), 160)):
                 payload = base64.b64encode(sound[at : at + 160]).decode()
                 media = {"track": "inbound", "chunk": str(number), "timestamp": "0", "payload": payload}
                 await socket.send_json({"event": "media", "streamSid": "MZ1", "media": media})
-            heard = [await socket.receive_json(timeout=10) for _ in range(6)]
+            heard = [await socket.receive_json(timeout=60) for _ in range(6)]
             assert [each["event"] for each in heard] == ["media", "mark"] * 3
             assert {each["streamSid"] for each in heard} == {"MZ1"}
             assert from_mulaw(base64.b64decode(heard[0]["media"]["payload"])).seconds == pytest.approx(0.01)
@@ -465,11 +465,11 @@ async def test_a_stream_without_a_ticket_for_its_call_is_closed() -> None:
         for parameters, sid in forged:
             async with session.ws_connect(around.url + STREAM) as socket:
                 await begin(socket, parameters, sid)
-                assert (await socket.receive(timeout=10)).type is aiohttp.WSMsgType.CLOSE
+                assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
         around.now += 61
         async with session.ws_connect(around.url + STREAM) as socket:
             await begin(socket, good)
-            assert (await socket.receive(timeout=10)).type is aiohttp.WSMsgType.CLOSE
+            assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
     assert booth.ears.said == []
 
 
@@ -479,7 +479,7 @@ async def test_a_stream_that_sends_rubbish_is_closed(sent: str) -> None:
         _, good = await around.ring(session)
         async with session.ws_connect(around.url + STREAM) as socket:
             await begin(socket, good)
-            await socket.receive_json(timeout=10)
-            await socket.receive_json(timeout=10)
+            await socket.receive_json(timeout=60)
+            await socket.receive_json(timeout=60)
             await socket.send_str(sent)
-            assert (await socket.receive(timeout=10)).type is aiohttp.WSMsgType.CLOSE
+            assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
