@@ -8,11 +8,12 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from indai.client.audit import Severity
+from indai.client.audit import Severity, audit
 from indai.client.audit.findings import Findings
 from indai.client.audit.registry import replay_registry
 from indai.client.handlekeys import claim
@@ -27,6 +28,8 @@ from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.service.node.world import now_ms
 from tests.service.web.conftest import HOUR_MS, Desks
+from tests.unit.audit.lies import head_by_a_key_that_was_given_up, ledger_with_a_key_nobody_published, rotated
+from tests.unit.audit.worlds import World, reseal
 from tests.web import mirrors
 from tests.web.conftest import DESKTOP, PHONE, Screen, screen
 
@@ -268,6 +271,68 @@ async def test_a_mirror_is_replayed_operation_by_operation_and_each_lie_in_it_is
             assert ("registry-map" if words == mirrors.ROOTS else "registry-chain") in audited(
                 paths[0], mirror.trust
             )
+
+
+ORDER = "Its heads keep to the order of its keys"
+IDENTITY = "It is the ledger that the record of"
+
+
+def _claimed(world: World) -> World:
+    """Its head by the former key has a line that says it were by the new one, too."""
+    later, right = world.a.signer(), world.a.note
+
+    def note(size: int) -> str:
+        text = right(size)
+        stolen = Signer(later.name, SigningKey.generate())
+        line = add_signatures(text.encode(), [stolen]).decode().splitlines()[-1]
+        *start, made = line.split(" ")
+        raw = later.verifier.key_hash + b64decode(made)[4:]
+        return text + (" ".join([*start, b64encode(raw).decode()]) + "\n" if size == 3 else "")
+
+    world.a.note = note  # type: ignore[method-assign]
+    return world
+
+
+async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_their_order(
+    chromium: Browser, desks: Desks, tmp_path: Path
+) -> None:
+    """As `indai audit` says of the same files."""
+    cases = (
+        (rotated, "good", ""),
+        (partial(rotated, announced=False), "good", ""),
+        (head_by_a_key_that_was_given_up, "bad", ORDER),
+        (lambda: _claimed(head_by_a_key_that_was_given_up()), "bad", ORDER),
+        (ledger_with_a_key_nobody_published, "bad", IDENTITY),
+    )
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        for at, (make, verdict, fails) in enumerate(cases):
+            world, folder = make(), tmp_path / str(at)
+            folder.mkdir()
+            export, mirror, trust = *world.write(folder, ("a",)), folder / "registry.jsonl", folder / "policy"
+            trust.write_text(world.trust.format())
+            await _judged(window, export, mirror, trust)
+            assert (await _verdicts(window))[0] == verdict, fails
+            first = window.page.locator("article").first.locator(".steps > li")
+            for words in (ORDER, IDENTITY):
+                held = "bad" if words == fails else "good"
+                await expect(first.filter(has_text=words)).to_have_class(held)
+            assert (await window.page.get_by_text("has not announced the one after it").count() == 1) is (
+                at == 1
+            )
+            severity = {one.severity for one in audit([export], mirror, world.trust).findings}
+            assert (Severity.INVALID in severity) is bool(fails)
+        identity = window.page.locator(".steps > li").filter(has_text=IDENTITY)
+        await _judged(window, export)
+        await expect(identity).to_have_class("warn")
+        world = rotated()
+        (export,) = world.write(tmp_path, ("a",))
+        whole = export.read_bytes()
+        lines = whole.replace(b'"node":"ind.ai/node-a"', b'"node":"ind.ai/node-b"', 1)
+        reseal(export, lines.splitlines(keepends=True))
+        assert export.read_bytes() != whole
+        await _judged(window, export, tmp_path / "registry.jsonl", trust)
+        await expect(identity).to_have_class("bad")  # another's ledger under a name of one's own
 
 
 async def test_a_key_is_judged_by_its_owners_history_whoever_lists_it_too(

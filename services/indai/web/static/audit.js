@@ -26,7 +26,7 @@ async function start() {
 }
 
 async function judge(v, tables, files) {
-  const known = { keys: [], people: new Map(), policy: null, registries: [] }, subjects = [];
+  const known = { keys: [], ledgers: new Map(), people: new Map(), policy: null, registries: [] }, subjects = [];
   for (const file of files) {
     try {
       const kind = await kindOf(file);
@@ -137,9 +137,31 @@ async function readMirror(v, file, known) {
     }
   }
   registry.learn(known);
-  for (const vkey of registry.ledgers()) known.keys.push(await v.readVkey(vkey));
+  for (const [origin, keys] of registry.ledgers()) {
+    if (keys.length > (known.ledgers.get(origin)?.length ?? 0)) known.ledgers.set(origin, keys);
+    for (const { vkey } of keys) known.keys.push(await v.readVkey(vkey));
+  }
   tree.announced = registry.announced;
   known.registries.push([file.name, [...await tree.steps(known.policy), ...chainSteps(registry)], header.vkey]);
+}
+// Whether an export's ledger is the one that the node's records name, and whether its heads keep to the order of its keys:
+// what one signs after a later one has signed counts for nothing, so whoever stole a former key can't go on with it.
+async function keySteps(v, tree, known) {
+  const { header, heads } = tree, named = known.ledgers.get(header.log);
+  const title = w("It is the ledger that the record of {node} names", { node: header.node });
+  if (!named) return [step(known.ledgers.size ? false : null, title, known.ledgers.size ? w("The registry shows no such ledger.") : w("Add the registry's mirror to tell."), { key: header.vkey })];
+  const ours = named.some((one) => one.vkey === header.vkey) && header.log.startsWith(`${header.node}/ledger/`);
+  const alone = named.filter((one) => one.former && !one.announced);
+  const steps = [step(ours, title, !ours ? w("It names another key for it.") : alone.length ? w("A former key has not announced the one after it: the node's rotation key alone has named that.") : w(""), { keys: named.map((one) => one.vkey) })];
+  const keys = await Promise.all(named.map((one) => v.readVkey(one.vkey))), relapsed = [];
+  let place = 0;
+  for (const head of [...heads].sort((one, other) => (one.size < other.size ? -1 : one.size > other.size ? 1 : 0))) {
+    const by = await Promise.all(keys.map(async (key) => (await v.noteSignature(head, key))?.ok)), later = by.findIndex((signed, at) => signed && at >= place);
+    if (later >= 0) place = later;
+    else if (by.some(Boolean)) relapsed.push(w("the head of size {size} is by a key that the ledger had given up before", { size: head.size }));
+  }
+  steps.push(step(!relapsed.length, w("Its heads keep to the order of its keys ({keys})", { keys: keys.length }), relapsed.length ? w("Not so: {what}", { what: relapsed.slice(0, 3).map(tell).join("; ") }) : w("")));
+  return steps;
 }
 // What the replay of every operation has shown.
 function chainSteps(registry) {
@@ -230,7 +252,7 @@ async function checkExport(v, tables, file, known) {
       else more += 1;
     }
   }
-  report(file.name, await tree.steps(known.policy, known.keys));
+  report(file.name, [...await tree.steps(known.policy, known.keys), ...await keySteps(v, tree, known)]);
   for (const [name, steps] of shown) report(name, steps, true);
   if (more) report(file.name, [step(true, w("{n} more are not shown", { n: more }), w("All of them were checked."))]);
 }

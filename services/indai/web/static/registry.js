@@ -100,7 +100,7 @@ function readState(bytes, handle) {
   const record = got.record && read(got.record, [], { 1: "address", 2: "spki", 3: "origin", 4: "vkey", 5: "change" }), vkey = record && plain(record.vkey), origin = record && plain(record.origin);
   // A node names its own ledger alone: else it could put its key in the place of another's.
   if (record && (got.node || origin.slice(0, -12) !== handle || !/\/ledger\/[0-9]{4}$/.test(origin) || !vkey.startsWith(origin + "+"))) refuse("its ledger is not its own");
-  return { rotation, ranks: rotation.map(idOf), agents, ids, delegations: (got.delegations ?? []).map(hex).join(), vkey, change: record?.change };
+  return { rotation, ranks: rotation.map(idOf), agents, ids, delegations: (got.delegations ?? []).map(hex).join(), origin, vkey, change: record?.change };
 }
 // Two keys of one log that announce, both, that the second follows the first.
 async function succession(body) {
@@ -125,7 +125,11 @@ async function readOperation(body) {
   if ((one.type === TRANSFER) !== Boolean(one.successor) || (one.predecessor && one.type !== CREATE)) bad();
   if (one.successor) raw(one.successor, 32);
   const state = ends ? null : readState(got.state, one.handle);
-  if (state?.change?.length && (await succession(state.change)).next.vkey !== state.vkey) refuse("its ledger is not its own");
+  if (state?.change?.length) {
+    const said = await succession(state.change);
+    if (said.next.vkey !== state.vkey) refuse("its ledger is not its own");
+    state.former = said.old;
+  }
   return { ...one, ends, state, found, signer: found.signatures[0].keyid, sig: found.signatures[0].sig, digest: await sha256(found.pae) };
 }
 
@@ -239,8 +243,16 @@ export class Registry {
       }
     }
   }
+  // Origin -> its ledger's keys in their order, each as the node's records have named it: {vkey, former, announced}.
   ledgers() {
-    return [...this.past, ...this.chains.values()].flatMap((chain) => chain.links.map((link) => link.state?.vkey)).filter(Boolean);
+    const found = new Map();
+    for (const { state } of [...this.past, ...this.chains.values()].flatMap((chain) => chain.links)) {
+      if (!state?.vkey) continue;
+      const keys = found.get(state.origin) ?? [], former = keys.at(-1)?.vkey;
+      if (former !== state.vkey) keys.push({ vkey: state.vkey, former, announced: state.former === former });
+      found.set(state.origin, keys);
+    }
+    return found;
   }
 }
 function base32(bytes) {

@@ -167,7 +167,7 @@ export function readNote(note) {
   if (!/^(0|[1-9][0-9]*)$/.test(size ?? "")) malformed("the head has no size");
   return { body, origin, size: Number(size), root: base64(root), signatures };
 }
-async function noteSignature(note, vkey) {
+export async function noteSignature(note, vkey) {
   const line = note.signatures.find((each) => each.name === vkey.name && each.id === vkey.id);
   if (!line) return null;
   if (vkey.algorithm === 1) return { ok: await ed25519(vkey.key, text.encode(note.body), line.sig) };
