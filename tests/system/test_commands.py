@@ -132,6 +132,8 @@ def test_a_meeting_is_agreed_shown_and_proved(shell: Shell, tmp_path: Path) -> N
     head = shell.json("ledger", "checkpoint", "--node")
     assert (changed["former"], changed["vkey"]) == (first, head["vkey"])
     assert first != head["vkey"]
+    _signed_elsewhere(shell, tmp_path, head["vkey"])
+    head = shell.json("ledger", "checkpoint", "--node")
     ledger = shell.json("ledger", "export", "--node", "-o", str(tmp_path / "node.jsonl"))
     assert (ledger["size"], ledger["root"]) == (head["size"], head["root"])
     shell.json("registry", "export", "-o", str(tmp_path / "registry.jsonl"))
@@ -145,6 +147,21 @@ def test_a_meeting_is_agreed_shown_and_proved(shell: Shell, tmp_path: Path) -> N
     mirror = ("--registry", str(tmp_path / "registry.jsonl"), "--network", str(shell.data / "network.policy"))
     shown = shell.json("receipt", "verify", receipt["file"], *mirror)
     assert sorted(shown["parties"]) == ["ind.ai/alice", "ind.ai/bob"]
+
+
+def _signed_elsewhere(shell: Shell, folder: Path, vkey: str) -> None:
+    """The ledger's key is changed once more, by a rotation key that is on another machine."""
+    change, signed, there = str(folder / "change.json"), str(folder / "signed.json"), Shell(folder / "there")
+    (own,) = (shell.data / "offline").glob("*home*")
+    own.rename(key := folder / "node.key")
+    prepared = shell.json("ledger", "rotate-key", "--prepare", change)
+    assert (prepared["former"], prepared["vkey"] != vkey) == (vkey, True)
+    words = ("--change", change, "--key", str(key), "--sign-only", "-o", signed)
+    assert there.json("ledger", "rotate-key", *words)["handle"] == prepared["node"]
+    assert shell.json("ledger", "rotate-key", "--finish")["vkey"] == vkey  # nothing is changed yet
+    shell.json("handle", "submit", signed)
+    assert shell.json("ledger", "rotate-key", "--finish")["vkey"] == prepared["vkey"]
+    key.rename(own)
 
 
 def test_an_owner_says_when_they_like_to_meet_and_hands_out_an_invitation(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -297,7 +297,7 @@ async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_th
     chromium: Browser, desks: Desks, tmp_path: Path
 ) -> None:
     """As `indai audit` says of the same files."""
-    cases = (
+    cases: tuple[tuple[Callable[[], World], str, str], ...] = (
         (rotated, "good", ""),
         (partial(rotated, announced=False), "good", ""),
         (head_by_a_key_that_was_given_up, "bad", ORDER),
@@ -309,7 +309,8 @@ async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_th
         for at, (make, verdict, fails) in enumerate(cases):
             world, folder = make(), tmp_path / str(at)
             folder.mkdir()
-            export, mirror, trust = *world.write(folder, ("a",)), folder / "registry.jsonl", folder / "policy"
+            (export,), mirror = world.write(folder, ("a",)), folder / "registry.jsonl"
+            trust = folder / "network.policy"
             trust.write_text(world.trust.format())
             await _judged(window, export, mirror, trust)
             assert (await _verdicts(window))[0] == verdict, fails
@@ -317,9 +318,8 @@ async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_th
             for words in (ORDER, IDENTITY):
                 held = "bad" if words == fails else "good"
                 await expect(first.filter(has_text=words)).to_have_class(held)
-            assert (await window.page.get_by_text("has not announced the one after it").count() == 1) is (
-                at == 1
-            )
+            alone = await window.page.get_by_text("has not announced the one after it").count()
+            assert alone == (at == 1)
             severity = {one.severity for one in audit([export], mirror, world.trust).findings}
             assert (Severity.INVALID in severity) is bool(fails)
         identity = window.page.locator(".steps > li").filter(has_text=IDENTITY)

@@ -26,11 +26,12 @@ from indai.client.statefile import replace_file
 from indai.protocol.envelope import Envelope, parse_envelope
 from indai.protocol.keys import PUBLIC_KEY_BYTES
 from indai.protocol.operations import MAX_OPERATION, Chain, Type, parse_operation, replay
-from indai.v1 import registry_pb2
+from indai.v1 import ledger_pb2, registry_pb2
 
 _AMOUNT = re.compile(r"([A-Z]{3})=([0-9]{1,15})")
 
 _HISTORY, _OPERATION = "ind.ai handle history", "ind.ai signed operation"
+_CHANGE = "ind.ai ledger key change"
 _VERSION = 1
 
 
@@ -48,14 +49,43 @@ async def fetch_history(where: Registry, handle: str) -> tuple[tuple[Chain, ...]
 
 def read_history(path: str) -> Chain:
     """The chain in a file, replayed; raises InvalidInput or ProtocolError."""
-    document = _read(path, _HISTORY)
+    return _replayed(path, _read(path, _HISTORY))
+
+
+def _replayed(path: str, document: Mapping[str, Any]) -> Chain:
     try:
         raws = [base64.b64decode(raw, validate=True) for raw in document["operations"]]
         times = [int(time) for time in document["times_ms"]]
         before = base64.b64decode(document["before"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error):
-        raise wrong(f"{path} is damaged.", "make it again: indai handle history HANDLE -o FILE") from None
+        raise wrong(f"{path} is damaged.", "make it again") from None
     return replay((parse_envelope(raw, limit=MAX_OPERATION) for raw in raws), times, before=before)
+
+
+def write_change(path: str, history: bytes, change: ledger_pb2.PrepareLedgerKeyResponse) -> None:
+    """A ledger's next key and its node's history (of `fetch_history`), for the machine that has the node's
+    rotation key."""
+    document = {
+        **json.loads(history),
+        "vkey": change.vkey,
+        "next_vkey": change.next_vkey,
+        "announcement": _base64(change.announcement),
+    }
+    replace_file(Path(path), _document(_CHANGE, document))
+
+
+def read_change(path: str) -> tuple[Chain, ledger_pb2.PrepareLedgerKeyResponse]:
+    """The node's chain, replayed, and the change in a file; raises InvalidInput or ProtocolError."""
+    document = _read(path, _CHANGE)
+    try:
+        change = ledger_pb2.PrepareLedgerKeyResponse(
+            vkey=document["vkey"],
+            next_vkey=document["next_vkey"],
+            announcement=base64.b64decode(document["announcement"], validate=True),
+        )
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise wrong(f"{path} is damaged.", "make it again: indai ledger rotate-key --prepare FILE") from None
+    return _replayed(path, document), change
 
 
 def write_operation(path: str, operation: Envelope) -> None:
@@ -97,7 +127,7 @@ def operation_name(operation_type: Type) -> str:
 
 
 def _document(kind: str, body: Mapping[str, Any]) -> bytes:
-    return json.dumps({"format": kind, "version": _VERSION, **body}, indent=1).encode("utf-8") + b"\n"
+    return json.dumps({**body, "format": kind, "version": _VERSION}, indent=1).encode("utf-8") + b"\n"
 
 
 def _read(path: str, kind: str) -> dict[str, Any]:

@@ -96,7 +96,7 @@ async def perform(home: Home, handle: str, how: Signing, build: Build) -> Done:
     operation = build(chain, signer, now_ms())
     if how.sign_only:
         write_operation(how.output, operation)
-        return _done(operation, file=how.output)
+        return done_of(operation, file=how.output)
     async with registry_session(home, how.registry) as where:
         return await submit_operation(where, operation)
 
@@ -108,7 +108,7 @@ async def submit_operation(
     answer = await where.stub.SubmitOperation(
         registry_pb2.SubmitOperationRequest(operation=operation.raw, invite=invite, voucher=voucher)
     )
-    return _done(operation, index=answer.index, warnings=tuple(answer.warnings))
+    return done_of(operation, index=answer.index, warnings=tuple(answer.warnings))
 
 
 def show_done(done: Done, words: str) -> None:
@@ -127,6 +127,7 @@ def show_done(done: Done, words: str) -> None:
     emit(done.to_json(), page)
 
 
-def _done(envelope: Envelope, **more: Any) -> Done:
+def done_of(envelope: Envelope, **more: Any) -> Done:
+    """What was done with a signed operation: in `file`, or at `index` of the log."""
     operation = parse_operation(envelope)
     return Done(operation.handle, operation_name(operation.type), envelope.mid.hex(), operation.seq, **more)
