@@ -61,6 +61,11 @@ class Raced(Exception):
     """Another call made the same person at the same moment: begin again."""
 
 
+def never_here() -> NotFound:
+    """Somebody who is looked for and has never written."""
+    return NotFound(Reason.NOT_FOUND, "This person has never written here.")
+
+
 def check_identity(identity: pb.Identity) -> None:
     """Raises InvalidInput for an identity that no channel of ours gives."""
     wrong = {}
@@ -125,7 +130,7 @@ class People:
         async with seeing(self._pool, identity=identity) as connection:
             person = await known(connection, identity)
         if person is None:
-            raise NotFound(Reason.NOT_FOUND, "This person has never written here.")
+            raise never_here()
         return person
 
     async def meet(self, identity: pb.Identity) -> Person:

@@ -107,8 +107,7 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
             yield pb.SendMessageResponse(event=taken.accepted)
             after = 1
             if taken.repeated:
-                person = await self.people.find(message.sender)
-                state, events = await self._store.events(taken.turn, [person.id], 1)
+                state, events = await self._store.follow(message.sender, taken.turn, 1)
                 for event in events:
                     yield pb.SendMessageResponse(event=event)
                     after = event.seq
@@ -124,10 +123,9 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
     ) -> AsyncIterator[pb.WatchTurnResponse]:
         """See the contract."""
         turn = read_id(request.turn_id, "turn")
-        person = await self.people.find(request.sender)
         channel = self._hub.join(turn)
         try:
-            state, events = await self._store.events(turn, [person.id], request.after_seq)
+            state, events = await self._store.follow(request.sender, turn, request.after_seq)
             after = request.after_seq
             for event in events:
                 yield pb.WatchTurnResponse(event=event)
@@ -148,8 +146,7 @@ class ConversationServicer(conversation_pb2_grpc.ConversationServiceServicer):
         async for told in channel.after(after, KEEP_ALIVE_S):
             if told is None:
                 if silent % LOOK_EVERY == 0:
-                    person = await self.people.find(sender)
-                    _, stored = await self._store.events(turn, [person.id], after)
+                    _, stored = await self._store.follow(sender, turn, after)
                     for event in stored:
                         yield event
                         after = event.seq

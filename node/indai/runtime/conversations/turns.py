@@ -15,6 +15,7 @@ from uuid import UUID
 
 import asyncpg
 from indai.protocol.errors import Reason, Unavailable
+from indai.runtime.conversations.people import check_identity, never_here
 from indai.runtime.conversations.rows import seeing
 from indai.runtime.conversations.values import Breach, Clock, Place, Session, Thought, Turn, fresh, missing
 from indai.storage.pool import one_trip
@@ -22,7 +23,9 @@ from indai.v1 import conversation_pb2 as pb
 
 STOPS: Final = "indai_turn_stops"
 """Where processes that run turns hear which are to end."""
+MOST_EVENTS: Final = (1 << 31) - 1
 _CLAIM = "SELECT * FROM runtime.claim($1, $2, $3)"
+_FOLLOW = "SELECT * FROM runtime.follow($1, $2, $3, $4, $5, $6)"
 _TELL = "SELECT runtime.tell($1, $2, $3, $4, $5)"
 _LAST_EVENT = "INSERT INTO runtime.turn_events (turn, seq, owner, event) VALUES ($1, $2, $3, $4)"
 _FINISH = f"SELECT runtime.finish({', '.join(f'${number}' for number in range(1, 20))})"
@@ -173,17 +176,17 @@ class TurnStore:
             )
         return [(row["owner"], row["session"]) for row in rows]
 
-    async def events(self, turn: UUID, people: Sequence[UUID], after: int) -> tuple[str, list[pb.TurnEvent]]:
-        """State and stored events of a turn of one of these people. Raises NotFound."""
-        async with seeing(self._pool, people=people) as connection:
-            row = await connection.fetchrow("SELECT owner, state FROM runtime.turns WHERE id = $1", turn)
-        if row is None:
+    async def follow(self, who: pb.Identity, turn: UUID, after: int) -> tuple[str, list[pb.TurnEvent]]:
+        """State and stored events of a turn of this person's. Raises NotFound."""
+        check_identity(who)
+        given = who.kind, who.value, who.verified, who.channel, turn, min(after, MOST_EVENTS)
+        rows = await one_trip(self._pool, _FOLLOW, *given)
+        if not rows:
+            raise never_here()
+        if rows[0]["state"] is None:
             raise missing("turn")
-        async with seeing(self._pool, [row["owner"]]) as connection:
-            rows = await connection.fetch(
-                "SELECT event FROM runtime.turn_events WHERE turn = $1 AND seq > $2 ORDER BY seq", turn, after
-            )
-        return row["state"], [pb.TurnEvent.FromString(each["event"]) for each in rows]
+        events = [pb.TurnEvent.FromString(row["event"]) for row in rows if row["event"] is not None]
+        return rows[0]["state"], events
 
     async def place_of(self, turn: UUID, people: Sequence[UUID]) -> tuple[str, UUID, str]:
         """Owner, session and state of a turn of one of these people. Raises NotFound."""
