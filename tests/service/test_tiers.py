@@ -108,6 +108,10 @@ async def test_a_change_is_heard_by_every_process(database: Database) -> None:
             while (await there.of("acme", "b")).agent.name != "Two":
                 await asyncio.sleep(0.01)
         assert (await here.of("acme", "b")).agent.name == "Two"
+        # Who applies it has it at once, whatever is heard when.
+        here.hearing._listeners.clear()
+        await one.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=AGENT.format(name="Three")))
+        assert (await here.of("acme", "b")).agent.name == "Three"
 
 
 async def test_a_number_leads_to_one_binding(database: Database) -> None:

@@ -122,7 +122,11 @@ class Bindings:
         return tier
 
     def _changed(self, payload: str) -> None:
-        tenant = payload.partition("/")[0]
+        self.forget(payload.partition("/")[0])
+
+    def forget(self, tenant: str) -> None:
+        """What is kept of a tenant is old. Who has changed it says so here at once: what Postgres tells comes
+        a moment after the COMMIT."""
         self._heard += 1
         self._tenants = {}
         self._known = {key: kept for key, kept in self._known.items() if key[0] != tenant}

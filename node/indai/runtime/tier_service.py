@@ -40,8 +40,10 @@ class TierServicer(tiers_pb2_grpc.TierServiceServicer):
         changed = [
             _tier(row.slug, row) for row in await self._store.put(TENANTS, tenants, "operator", request.note)
         ]
+        self._bindings.forget(TENANTS)
         if rest:
             rows = await self._store.put(request.tenant, rest, "operator", request.note)
+            self._bindings.forget(request.tenant)
             changed += [_tier(request.tenant, row) for row in rows]
         return pb.ApplyTiersResponse(changed=changed, unchanged=len(given) - len(changed))
 
@@ -89,6 +91,7 @@ class TierServicer(tiers_pb2_grpc.TierServiceServicer):
         named = Named(kind, request.slug, parse(kind, old.config, f"{kind.value} {request.slug}"))
         await self._check_bindings(request.tenant, [named])
         rows = await self._store.put(place, [named], "operator", f"restored version {request.version}")
+        self._bindings.forget(place)
         row = (
             rows[0] if rows else (await self._store.newest(place, [(kind, request.slug)]))[kind, request.slug]
         )
