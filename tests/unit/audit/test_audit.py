@@ -328,6 +328,20 @@ def test_a_file_that_is_no_export_is_named(tmp_path: Path) -> None:
     assert report.exit_status == 2
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "registry.jsonl"])
+def test_a_file_that_was_cut_off_accuses_nobody(name: str, tmp_path: Path) -> None:
+    """A copy that did not finish is a damaged file, wherever it ends: no broken rule, and no missing key."""
+    world = honest()
+    paths = world.write(tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    ends = [at for at in range(len(whole)) if whole[at : at + 1] == b"\n"]
+    for end in (*ends[:-1], *(at - 7 for at in ends[1:])):
+        (tmp_path / name).write_bytes(whole[: end + 1])
+        report = audit(paths, tmp_path / "registry.jsonl", world.trust)
+        assert (report.severity, report.exit_status) == (Severity.UNREADABLE, 2), end
+        assert {one.place.file for one in report.findings if one.severity is Severity.UNREADABLE} == {name}
+
+
 def test_the_registrys_export_is_no_ledger(tmp_path: Path) -> None:
     world = honest()
     world.write(tmp_path)

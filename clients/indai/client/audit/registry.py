@@ -203,10 +203,10 @@ def replay_registry(
     proofs: list[Proof] | None = None,
 ) -> tuple[KeyHistory | None, int]:
     """The key history in a registry's export and the number of its entries; None if it cannot be
-    believed at all. `seen` are verified heads from elsewhere: each must be one of its tree. Proofs of
-    two histories are added to `proofs`.
+    believed at all, or is not whole: what is missing may have been a key, or its end. `seen` are verified
+    heads from elsewhere: each must be one of its tree. Proofs of two histories are added to `proofs`.
     """
-    replay = _Replay(path, trust, findings, seen)
+    replay, whole = _Replay(path, trust, findings, seen), True
     try:
         for line, record in read_export(path):
             if isinstance(record, EntryLine):
@@ -219,10 +219,11 @@ def replay_registry(
                 replay.head(line, record)
     except IndaiError as error:
         findings.add(Severity.UNREADABLE, "file", _place_of(error, path), error.message)
-    ended = replay.end()
+        whole = False
+    history, entries = replay.end(whole)
     if proofs is not None:
         proofs += replay.proofs
-    return ended
+    return history if whole else None, entries
 
 
 class _Replay:
@@ -328,10 +329,11 @@ class _Replay:
             message = "The map root after the announcement of the log's next key is not the right one."
             self._findings.add(Severity.INVALID, "registry-map", place, message)
 
-    def end(self) -> tuple[KeyHistory | None, int]:
+    def end(self, whole: bool) -> tuple[KeyHistory | None, int]:
         tree = self._replayed()
         self.proofs += contradictions(self._heads, self._findings, self._tied)
-        tree.end()
+        if whole:
+            tree.end()
         self.proofs += tree.proofs(self._entries)
         return self._history, tree.size
 

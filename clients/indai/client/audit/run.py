@@ -79,8 +79,8 @@ def audit(
             others = [head for head in own if head not in opening.heads]
             tree = TreeReplay(ledger.file, "ledger-tree", opening.heads, others, findings, tied(history))
             assembly = Assembly(ledger, transcripts, findings)
-            _read(opening.path, readers, tree, assembly, findings, progress)
-            tree.end()
+            if _read(opening.path, readers, tree, assembly, findings, progress):
+                tree.end()
             proofs += tree.proofs(partial(_leaves, opening.path))
             ledgers.append(ledger)
     signatures = SignatureCheck(history, readers.known)
@@ -224,7 +224,9 @@ def _read(
     assembly: Assembly,
     findings: Findings,
     progress: Progress,
-) -> None:
+) -> bool:
+    """Read the leaves and threads; whether the file could be read to its end. What a cut-off file lacks was
+    perhaps there: its heads are not held against it."""
     try:
         slices = (piece for piece in cut(path) if isinstance(piece, Slice))
         for slice_, part in readers.parts(slices):
@@ -234,6 +236,8 @@ def _read(
             progress(path.name, slice_.line + part.lines - 1)
     except InvalidInput as error:
         findings.add(Severity.UNREADABLE, "file", _place(path, error), error.message)
+        return False
+    return True
 
 
 def _leaves(path: Path) -> Iterator[bytes]:
