@@ -7,6 +7,9 @@ transaction in which another one has won.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import structlog
 from indai.node import several, succession
 from indai.node.book import Book
 from indai.node.context import Context
@@ -14,11 +17,13 @@ from indai.node.draft import Contest, Draft, ThreadState
 from indai.node.items import Convene, Start
 from indai.node.store import Key
 from indai.protocol import contest
-from indai.protocol.contest import OVERTAKEN, Rival, Stake
+from indai.protocol.contest import OVERTAKEN, Stake
 from indai.protocol.copies import replace
-from indai.protocol.errors import Reason, Refused
+from indai.protocol.errors import IndaiError, Reason, Refused
 from indai.protocol.messages import Body, Message, Terms, Wish
 from indai.protocol.party_state import OwnerWithdraws, Side, Succeeded
+
+log = structlog.get_logger(__name__)
 
 
 class Moves:
@@ -58,11 +63,9 @@ class Moves:
         if old is None:
             draft.contest = Contest(is_taken=True)
             return
-        states = [await self._thread(draft.owner, each) for each in old.side.contenders if each != thread]
-        open_states = {state.side.thread_id: state for state in states if state is not None}
-        rivals = [each for state in open_states.values() if (each := contest.rival(state.side))]
+        others = await self._threads(draft.owner, [each for each in old.side.contenders if each != thread])
         time_ms = said.replaces_ms if isinstance(said, Wish | Terms) else 0
-        draft.contest = _contest(old, thread, time_ms, rivals, open_states)
+        draft.contest = _contest(old, thread, time_ms, others)
 
     async def finish(self, draft: Draft) -> None:
         """Keep what an item has changed. What was agreed in another's place ends that one in this batch, and
@@ -105,14 +108,27 @@ class Moves:
         old = self._book.state(*key)
         if old is None or old.side.life is None:
             return
-        for thread in old.side.contenders:
-            state = await self._thread(key[0], thread)
-            bound = contest.rival(state.side) if state else None
-            if bound and bound.stake is not Stake.ACCEPTED and contest.is_taken(old.side.life, bound.time_ms):
-                await self._overtake(key[0], thread)
+        for thread, state in (await self._threads(key[0], old.side.contenders)).items():
+            bound = contest.rival(state.side)
+            if not bound or bound.stake is Stake.ACCEPTED:
+                continue
+            if contest.is_taken(old.side.life, bound.time_ms):
+                await self._try_to_end(key[0], thread)
+
+    async def _try_to_end(self, owner: str, thread: bytes) -> None:
+        """What can't be told of now, for want of a key or a record, must not hold up what has been agreed: it
+        will never be signed in any case, and ends with its time."""
+        before = self._book.mark()
+        try:
+            await self._overtake(owner, thread)
+        except IndaiError as error:
+            self._book.return_to(before)
+            log.warning(
+                "overtaken thread left open", owner=owner, reason=error.reason.name, error=error.message
+            )
 
     async def _overtake(self, owner: str, thread: bytes) -> None:
-        state = await self._thread(owner, thread)
+        state = (await self._threads(owner, [thread])).get(thread)
         if state is None or state.side.phase.ended:
             return
         draft = self._book.draft(owner, thread)
@@ -124,27 +140,28 @@ class Moves:
         if side is not old.side:
             self._book.threads[old.key] = replace(old, side=side)
 
-    async def _thread(self, owner: str, thread: bytes) -> ThreadState | None:
-        """The thread as this batch has it, read if memory lacks it; None once it is erased."""
-        if self._book.state(owner, thread) is None:
+    async def _threads(self, owner: str, threads: Sequence[bytes]) -> dict[bytes, ThreadState]:
+        """Those threads as this batch has them, read if memory lacks them, but for what is erased."""
+        unknown = [(owner, thread) for thread in threads if self._book.state(owner, thread) is None]
+        if unknown:
             now_ms = self._context.clock()
-            self._book.keep(await self._context.store.load([owner], [(owner, thread)], [], now_ms))
-        return self._book.state(owner, thread)
+            self._book.keep(await self._context.store.load([owner], unknown, [], now_ms))
+        found = {thread: self._book.state(owner, thread) for thread in threads}
+        return {thread: state for thread, state in found.items() if state is not None}
 
     async def _agreed(self, owner: str, mid: bytes) -> ThreadState | None:
         """The owner's thread with this commitment, or with what may yet become one; None where there is none,
         or none any more."""
         thread = await self._context.store.thread_of_offer(owner, mid)
-        return await self._thread(owner, thread) if thread else None
+        return (await self._threads(owner, [thread])).get(thread) if thread else None
 
 
-def _contest(
-    old: ThreadState, thread: bytes, time_ms: int, rivals: list[Rival], states: dict[bytes, ThreadState]
-) -> Contest:
+def _contest(old: ThreadState, thread: bytes, time_ms: int, others: Mapping[bytes, ThreadState]) -> Contest:
     life = old.side.life
+    rivals = [found for state in others.values() if (found := contest.rival(state.side))]
     offering, accepting = (
         contest.ruling(life, thread, time_ms, rivals, accepting=accepting) for accepting in (False, True)
     )
-    rows = frozenset(row for each in accepting.gives_way for row in succession.reserved(states[each]))
+    rows = frozenset(row for each in accepting.gives_way for row in succession.reserved(others[each]))
     is_taken = life is None or contest.is_taken(life, time_ms)
     return Contest(offering, accepting, rows, is_taken)
