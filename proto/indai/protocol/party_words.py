@@ -26,7 +26,7 @@ _ENDS: Final = {
 def ended(side: Side) -> str:
     """How a thread has ended without an agreement, for the owner of this side."""
     if side.reason == OVERTAKEN:
-        return f"The {noun(side)} that this was to move has been moved, or called off, in another way."
+        return f"Another change of the {noun(side)} that this was to move came first."
     if side.reason == UNANSWERED:
         theirs = side.thread is not None and side.thread.status is Status.REJECTED
         return f"{'The other side' if theirs else 'You'} did not answer in time, and silence is no consent."

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 from indai.client.tls import pinned_channel
 from indai.protocol.envelope import Envelope, payload_type, seal
+from indai.protocol.errors import IndaiError, Reason
 from indai.protocol.handlestate import NodeRecord
 from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, peer_pb2
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
-from tests.service.node.conftest import Jump
+from tests.service.node.conftest import Jump, Pair
+from tests.service.node.lives import seen
+from tests.service.node.lives import until as rested
 from tests.service.node.scene import DAY, MINUTE, Scene
 from tests.service.node.test_owner import AWAITING, until, withdraw
 from tests.service.node.world import now_ms
 
 IN_DOUBT = owner_pb2.THREAD_STATE_IN_DOUBT
 COMMITTED = owner_pb2.THREAD_STATE_COMMITTED
+LAPSED = owner_pb2.THREAD_STATE_LAPSED
 WITHDRAWN = owner_pb2.THREAD_STATE_WITHDRAWN
 LATE = 70 * MINUTE  # eve's offers live an hour
 
@@ -98,3 +103,34 @@ async def test_a_silent_offerer_can_delay_and_never_claim(scene: Scene, jump: Ju
     # Who signs the other word too has proved the fraud, and changed nothing.
     assert await line.say(receipt(scene, first, lapsed)) == "THREAD_CLOSED"
     assert (await scene.thread(one)).thread.state == WITHDRAWN
+
+
+async def clock(pair: Pair) -> int:
+    """The nodes' time, which another test may have put forward, ms: once they have a head of the registry from
+    then."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                within = {"from_ms": now_ms() + DAY, "until_ms": now_ms() + 19 * DAY}
+                begun = await pair.alice.start("ind.ai/bob", title="What time it is", **within)
+                return (await seen(pair.alice, begun)).create_time.ToMilliseconds()
+            except IndaiError as error:
+                if error.reason is not Reason.STALE_HEAD:
+                    raise
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.rule("NEG-33")
+async def test_what_an_owner_leaves_unanswered_has_run_out_on_both_sides_and_is_not_refused(
+    pair: Pair, jump: Jump
+) -> None:
+    node_ms = await clock(pair)
+    within = {"from_ms": node_ms + 30 * MINUTE, "until_ms": node_ms + 120 * MINUTE}
+    waits = await pair.alice.meet("ind.ai/bob", minutes=45, title="Soon", **within)
+    assert waits.state == owner_pb2.THREAD_STATE_ON_HOLD
+    jump(node_ms + 121 * MINUTE)  # a question is open until what is asked would begin, at most
+    for one, who in ((pair.bob, "You"), (pair.alice, "The other side")):
+        ended = await rested(one, waits.thread_id, lambda thread: thread.state == LAPSED, within_s=60)
+        assert ended.reason == "UNANSWERED"
+        assert ended.words.startswith(f"{who} did not answer in time")
+    assert not (await pair.bob.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
