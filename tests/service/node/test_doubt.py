@@ -106,8 +106,8 @@ async def test_a_silent_offerer_can_delay_and_never_claim(scene: Scene, jump: Ju
 
 
 async def clock(pair: Pair) -> int:
-    """The nodes' time, which another test may have put forward, ms: once they have a head of the registry from
-    then."""
+    """The nodes' time, ms, which another test may have put forward: once they have a head of the registry
+    from then."""
     async with asyncio.timeout(60):
         while True:
             try:
