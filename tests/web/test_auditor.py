@@ -333,6 +333,10 @@ async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_th
         assert export.read_bytes() != whole
         await _judged(window, export, tmp_path / "registry.jsonl", trust)
         await expect(identity).to_have_class("bad")  # another's ledger under a name of one's own
+        evidence = tmp_path / "fraud-x.jsonl"  # is no export, and no damaged one
+        evidence.write_text('{"type":"header","format":"indai-fraud/v2"}\n')
+        await _judged(window, evidence)
+        assert await _verdicts(window) == ["warn"]
 
 
 async def test_a_key_is_judged_by_its_owners_history_whoever_lists_it_too(

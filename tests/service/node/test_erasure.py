@@ -102,6 +102,9 @@ async def erase_delivered(owner: Owner, thread_id: str) -> None:
 async def test_what_was_erased_is_in_no_table_and_the_audit_says_unopened(pair: Pair, tmp_path: Path) -> None:
     await agreed(pair, "Stays")
     thread = await agreed(pair, SECRET)
+    async with superuser(pair.a) as connection:  # some kinds say in the journal what it was about
+        said = "UPDATE node.journal SET words = $1 WHERE owner = 'ind.ai/alice' AND thread = $2"
+        assert await connection.execute(said, SECRET, bytes.fromhex(thread.thread_id)) != "UPDATE 0"
     before = await everything(pair.a)
     for form in (SECRET, SECRET.encode().hex()):
         assert form in before  # in the thread, and inside the stored messages
@@ -194,6 +197,10 @@ async def test_nobody_erases_what_is_not_theirs(pair: Pair) -> None:
     with pytest.raises(IndaiError) as refused:
         await erase(carol, thread.thread_id)
     assert refused.value.reason is Reason.NOT_FOUND
+    async with superuser(pair.a) as connection, connection.transaction():
+        await connection.execute("SET LOCAL indai.owners = 'ind.ai/carol'")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="only the owner is forgotten"):
+            await connection.execute("SELECT node.forget_owner('ind.ai/alice', 1, true)")
 
 
 async def furnished(node: Node, handle: str) -> Owner:

@@ -43,6 +43,7 @@ async function judge(v, tables, files) {
     try {
       if (kind === "export") await checkExport(v, tables, file, known);
       else if (kind === "receipt") report(file.name, await receiptSteps(v, tables, JSON.parse(await file.text()), known));
+      else if (kind === "fraud") report(file.name, [step(null, w("This is evidence against a log"), w("The command line checks it, with the registry's mirror: indai audit"))]);
       else if (kind !== "mirror") throw new Wrong(w("This is no receipt, export, mirror or policy."));
     } catch (error) { report(file.name, [failed(error)]); }
   }
@@ -52,6 +53,7 @@ async function judge(v, tables, files) {
 
 async function kindOf(file) {
   const start = await file.slice(0, 4096).text();
+  if (start.startsWith('{"type":"header","format":"indai-fraud/')) return "fraud";
   if (start.startsWith('{"type":"header"')) return start.includes('"of":"registry"') ? "mirror" : "export";
   if (/^(#|log |witness |quorum )/m.test(start) && !start.startsWith("{")) return "policy";
   return start.includes('"indai-receipt/v1"') ? "receipt" : "unknown";
