@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass, field
+from math import gcd
 
 import numpy as np
 from indai.protocol.errors import InvalidInput, Reason
@@ -54,14 +55,17 @@ def resampled(samples: Samples, have: int, want: int) -> Samples:
     lower = min(have, want)
     half = round(_HALF_WIDTH * have / lower)
     width = 0.95 * lower / have
-    places = np.arange(len(samples) * want // have) * (have / want)
-    whole = places.astype(np.int64)
-    padded = np.pad(samples.astype(np.float64), (half, half + 1))
-    out = np.zeros(len(places))
+    # Where a new sample lies between two old ones repeats: the filter is made once for each such place.
+    common = gcd(have, want)
+    whole, phase = np.divmod(np.arange(len(samples) * want // have, dtype=np.int64) * have, want)
+    phase //= common
+    between = np.arange(want // common) * (common / want)
+    padded = np.pad(samples, (half, half + 1))
+    out = np.zeros(len(whole))
     for step in range(1 - half, half + 1):
-        off = places - (whole + step)
+        off = between - step
         window = 0.5 + 0.5 * np.cos(np.pi * np.clip(off / half, -1, 1))
-        out += padded[whole + step + half] * np.sinc(width * off) * width * window
+        out += padded[whole + step + half] * (np.sinc(width * off) * width * window)[phase]
     return np.clip(np.rint(out), -32_768, 32_767).astype(np.int16)
 
 

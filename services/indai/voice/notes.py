@@ -18,7 +18,7 @@ from indai.voice.audio import HEARING, Audio, resampled
 from indai.voice.speech import LONGEST_S, Heard, Speech
 
 MOST_BYTES = 16 * 1024 * 1024
-_RATES = range(4_000, 192_001)
+_RATES = range(4_000, 96_001)
 
 
 async def transcribe(speech: Speech, data: bytes, language: str = "") -> Heard:
@@ -41,14 +41,16 @@ def decoded(data: bytes) -> Audio:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
             if file.samplerate not in _RATES or not 1 <= file.channels <= 8:
                 raise InvalidInput(Reason.MALFORMED, "The voice note's rate or channels are out of range.")
-            # What the header says of its length may be a lie: no more than this is decoded.
-            frames = file.read(frames=file.samplerate * LONGEST_S + 1, dtype="int16", always_2d=True)
-            rate = file.samplerate
+            # What the header says of its length may be a lie: no more than this is decoded, and a second at a
+            # time, since eight channels of silence are hundreds of megabytes in a file of a few.
+            rate, most = file.samplerate, file.samplerate * LONGEST_S + 1
+            seconds = file.blocks(blocksize=rate, frames=most, dtype="int16", always_2d=True)
+            parts = [each.mean(axis=1).astype(np.int16) for each in seconds]
+            mono = np.concatenate(parts) if parts else np.zeros(0, np.int16)
     except (soundfile.SoundFileError, ValueError, TypeError, OverflowError):
         raise InvalidInput(
             Reason.MALFORMED, "The voice note can't be decoded.", hint="OGG, MP3, FLAC and WAV are read"
         ) from None
-    if len(frames) > rate * LONGEST_S:
+    if len(mono) > rate * LONGEST_S:
         raise InvalidInput(Reason.TOO_LARGE, f"A voice note lasts at most {LONGEST_S} s.")
-    mono = frames.mean(axis=1).astype(np.int16)
     return Audio(resampled(mono, rate, HEARING).tobytes(), HEARING)

@@ -177,6 +177,11 @@ REFUSED: list[tuple[str, int, Any, str]] = [
         ("whatsapp-cloud", 400, {"error": {"code": code}}, f"whatsapp-{code}")
         for code in (10, 100, 190, 200, 368, 131030, 131047, 132001, 133010)
     ),
+    ("slack", 200, {"ok": False, "error": "service_unavailable"}, "slack-service_unavailable"),
+    ("telegram", 502, "<html>", "telegram-502"),
+    ("whatsapp-cloud", 503, {"error": {"code": 131016}}, "whatsapp-131016"),
+    ("whatsapp-cloud", 503, "<html>", "http-503"),
+    ("gupshup", 500, "", "gupshup-500"),
     ("gupshup", 401, {"message": "Authentication Failed"}, "gupshup-401"),
     ("gupshup", 404, {"status": "error"}, "gupshup-404"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -99,6 +100,19 @@ def test_a_voice_note_that_is_too_long_or_none_is_refused() -> None:
         with pytest.raises(InvalidInput) as malformed:
             decoded(data)
         assert malformed.value.reason is Reason.MALFORMED
+
+
+def test_a_few_bytes_that_unfold_to_many_channels_are_decoded_a_second_at_a_time() -> None:
+    file, seconds = io.BytesIO(), 20
+    soundfile.write(file, np.zeros((96_000 * seconds, 8), dtype=np.int16), 96_000, format="FLAC")
+    assert len(file.getvalue()) < 100_000
+    tracemalloc.start()
+    try:
+        assert decoded(file.getvalue()).seconds == seconds
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 96_000 * seconds * 8 * 2  # less than all of it at once
 
 
 def heard(ears: Endpointer, sound: bytes, piece: int = 640) -> list[Event]:

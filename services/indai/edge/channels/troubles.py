@@ -5,12 +5,20 @@ The table is `troubles.yaml`; a reason that it does not have stays its own word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Final
 
 import yaml
+
+
+_AWAY: Final = re.compile(
+    r"(?:http|slack|telegram|gupshup)-5\d\d|whatsapp-(?:1|2|131000|131016|133004)"
+    r"|slack-(?:internal_error|fatal_error|service_unavailable|request_timeout|team_added_to_org|no-json)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +34,10 @@ class Finding:
 
 def explained(reason: str, *, grave: bool = True, **values: str) -> Finding:
     """A reason in words; `values` are filled in, what a provider said as data on one line."""
-    words, hint = _table().get(reason) or _table().get(reason.rpartition("-")[0]) or ("", "")
+    table = _table()
+    # A subcode says more of a code, where it is known; a provider that is away says so by many.
+    known = table.get(reason) or table.get(reason.rpartition("-")[0])
+    words, hint = known or (table["away"] if _AWAY.fullmatch(reason) else ("", ""))
     shown = {name: " ".join(value.split())[:200] for name, value in values.items()}
     return Finding(
         reason, words.format_map(_Known(shown)), hint.format_map(_Known(shown)) if hint else "", grave
