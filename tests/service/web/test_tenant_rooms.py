@@ -328,6 +328,7 @@ async def test_a_message_that_a_provider_refused_is_sent_again_from_the_room_of_
         await write("Hello")
         page = await _shows(desk, "1 not sent")
         assert "whatsapp-131026" in page.text
+        assert "Ask the person to write first" in page.text
         assert "Hello from Riverton" in page.text
         found = re.search(r'name="letter" value="(\d+)"', page.text)
         assert found
@@ -354,6 +355,7 @@ async def test_a_message_that_a_provider_refused_is_sent_again_from_the_room_of_
         await write("Thanks")
         page = await _shows(desk, "cannot send")
         assert "whatsapp-190" in page.text
+        assert "make one of a system user" in page.text
         assert "1 wait to be sent" in page.text
         assert "cannot send" not in (await elsewhere.get("/tenant/acme/work")).text
         provider.stays_down = None

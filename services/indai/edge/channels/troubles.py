@@ -14,7 +14,6 @@ from typing import Final
 
 import yaml
 
-
 _AWAY: Final = re.compile(
     r"(?:http|slack|telegram|gupshup)-5\d\d|whatsapp-(?:1|2|131000|131016|133004)"
     r"|slack-(?:internal_error|fatal_error|service_unavailable|request_timeout|team_added_to_org|no-json)"
