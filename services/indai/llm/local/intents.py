@@ -1,7 +1,7 @@
 """Which intent a message has: a linear model over what the word lists and measures found in it. Pure.
 
 Its weights are learnt from `bench/requests/development.txt` by `python -m bench.understanding train`, and are
-in `intents.txt`. Names, days and numbers are no features, only that there are some: the model learns
+in `intents.txt`. Who is named, days and numbers are no features, only that there are some: the model learns
 constructions ("mine", a field and a verb of giving is to share), the lists hold the vocabulary.
 """
 
@@ -39,6 +39,7 @@ _SILENT = {
 }
 _MEASURED = {"day", "tonight", "period", "beside", "month", "part", "meridiem", "midday", "oclock", "unit"}
 _LONG = (3, 6, 10)
+_STEM = 4  # letters by which forms of a word are one, whether a list has it or not
 
 
 def intent(said: Sequence[Token], measures: Measures, who: str) -> str:
@@ -67,6 +68,10 @@ def features(said: Sequence[Token], measures: Measures, who: str) -> frozenset[s
         found.update(f"first {mark}" for mark in spoken[0])
         found.update(f"last {mark}" for mark in spoken[-1])
     found.update(f"word {token.said}" for token in said if token.means and not token.means.keys() & _MEASURED)
+    named = set(who.replace(",", "").split())
+    found.update(
+        f"stem {token.said[:_STEM]}" for token in said if not token.number and token.said not in named
+    )
     return frozenset(found)
 
 

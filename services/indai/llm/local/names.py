@@ -21,7 +21,21 @@ def person(said: Sequence[Token]) -> str:
     groups = sorted(_groups(said), key=lambda group: -_score(said, *group))
     if not groups or not _score(said, *groups[0]):
         return ""
-    return ", ".join(_names(said[slice(*groups[0])]))
+    return ", ".join(_names(_capitals(said[slice(*groups[0])])))
+
+
+def _capitals(group: Sequence[Token]) -> Sequence[Token]:
+    """ "Sara backed", "haven't given Om": beside a name in capitals, words in small letters are none."""
+    if not any(token.written[:1].isupper() and token.unknown() for token in group):
+        return group
+    kept = [
+        at
+        for at, token in enumerate(group)
+        if not (token.written[:1].islower() and token.written.isascii() and not token.means)
+        or (at and "title" in group[at - 1].means)
+    ]
+    names = [at for at in kept if not any(join in group[at].means for join in _JOINS)]
+    return [group[at] for at in kept if names[0] <= at <= names[-1]] if names else group
 
 
 def likely(said: Sequence[Token]) -> str:

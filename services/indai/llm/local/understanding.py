@@ -71,6 +71,8 @@ def _found(said: Sequence[Token], measures: Measures, who: str, intent: str) -> 
     }
     if intent == "move":
         found.update(_moved(said, measures))
+    if found["field"] == "hours" and not measures.times:  # "when does it shut at night?"
+        found["time"] = ""
     return found
 
 
@@ -82,6 +84,8 @@ def _field(said: Sequence[Token], measures: Measures) -> str:
     """The detail that is meant: "mail my CV" is about the CV, "office address" about the address; a question
     with a day and no detail ("does Friday suit Meera?") is about free time."""
     named = [token.means["field"] for token in said if "field" in token.means]
+    if measures.days or measures.times:  # "does Friday work for Meera?" asks for no firm
+        named = [each for each in named if each != "company"]
     if named:
         return next((each for each in named if each not in _WEAK), named[0])
     if measures.days or measures.times:
@@ -119,6 +123,8 @@ def _oldness(said: Sequence[Token], at: int) -> int:
     while start and (said[start - 1].number or _MEASURED & said[start - 1].means.keys()):
         start -= 1
     before = [said[each].means for each in range(max(0, start - 2), start)]
+    if any("comma" in each for each in before):  # "not now, Sunday": what was denied ended there
+        before = before[1 + max(at for at, each in enumerate(before) if "comma" in each) :]
     after = [each.means for each in said[at + 1 : at + 4]]
     near = before[-1] if before else {}
     if "from" in near or any("neg" in each for each in (*before, *after[:1])):
