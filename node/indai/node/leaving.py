@@ -9,7 +9,8 @@
     look again   nothing is left, or once more
 
 What stays: leaves of the ledger and blinded threads (others hold the same agreements, and replays are
-refused by them), who did what at a desk, what models cost, and the public record of the handle.
+refused by them), the public record of the handle, and, without their name, who did what at a desk and what
+models cost.
 """
 
 from __future__ import annotations

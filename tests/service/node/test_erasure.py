@@ -35,6 +35,17 @@ HOUR, DAY = 3_600_000, 86_400_000
 COMMITTED = owner_pb2.THREAD_STATE_COMMITTED
 SECRET = "Secret of the two"
 LEAVER, SECRET_NAME, HIDDEN = "ind.ai/leaver", "known-to-leaver", "Only the leaver knows"
+_ACT = "INSERT INTO web.audit_log (scope, at_ms, actor, act, target, outcome) VALUES "
+OF_OTHERS = (
+    "INSERT INTO llm.calls SELECT gen_random_uuid(), gen_random_uuid(), 1, 'personal', 'b', $1, 's',"
+    " 'default', 'p', 'm', '', now(), 1, 1, 0, 0, 5, 'INR', 1, 1, 'stop', '', '{}'",
+    "INSERT INTO llm.owner_costs SELECT 'personal', $1, 'UTC', current_date, 'b', 'INR', 1, 0, 1, 1, 0, 0, 5",
+    "INSERT INTO llm.limits VALUES ('personal', 'owner', $1, 'day', 100)",
+    _ACT + f"($1, 1, 'owner {HIDDEN}', 'share', '{SECRET_NAME}', 'done')",
+    _ACT + "('acme', 1, 'operator', 'pause', $1, 'done')",
+    _ACT + "('acme', 1, 'operator', 'pause', $1 || '-too', 'done')",
+)
+"""What a role of models and desks would have written of the one who leaves, and of others beside them."""
 
 
 async def everything(node: Node) -> str:
@@ -258,6 +269,9 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
     )
     for table in ("runtime.messages", "runtime.goals", "node.agents", "ledger.contents", "policy.version"):
         assert counted.removed[table] > 0
+    async with superuser(pair.a) as connection:
+        for statement in OF_OTHERS:
+            await connection.execute(statement, LEAVER)
     before = await everything(pair.a)
     assert HIDDEN in before
 
@@ -269,7 +283,13 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
         assert form in before
         assert form not in "\n".join(after.values())
     assert "ind.ai/alice" in after["runtime.identities"]
-    kept = {"tlog.entry", "ledger.erasures", "node.threads", "node.messages", "node.leavings", "llm.calls"}
+    # Books and acts still add up, and name nobody; those of a handle that only begins alike are untouched.
+    assert after["llm.calls"].count(",gone-") >= 1
+    assert 'owner,share,"",done' in after["web.audit_log"]
+    assert f"operator,pause,{LEAVER}-too,done" in after["web.audit_log"]
+    assert after["llm.owner_costs"] == after["llm.limits"] == "[]"
+    kept = {"tlog.entry", "ledger.erasures", "node.threads", "node.messages", "node.leavings"}
+    after["web.audit_log"] = after["web.audit_log"].replace(f"{LEAVER}-too", "")
     assert {name for name, rows in after.items() if LEAVER in rows} <= kept
     with pytest.raises(IndaiError) as unknown:
         await left.stub.ListThreads(owner_pb2.ListThreadsRequest())

@@ -87,8 +87,11 @@ class Trader:
         return SteeringServiceStub(plain_channel(self.node.info.addresses["owner"], token=self.owner.token))
 
     async def question(self) -> owner_pb2.Approval:
-        """The one that waits for this owner."""
-        (found,) = (await self.owner.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals
+        """The one that waits for this owner, as soon as it is there."""
+        async with asyncio.timeout(60):
+            while not (waiting := (await self.owner.stub.ListInbox(owner_pb2.ListInboxRequest())).approvals):
+                await asyncio.sleep(0.01)
+        (found,) = waiting
         return found
 
     async def counters(self, code: str, **change: Any) -> str:
