@@ -34,7 +34,11 @@ class Judged:
     """An outcome, and whether it counts against the tool."""
 
     outcome: Outcome
-    faulty: bool = False
+
+    @property
+    def faulty(self) -> bool:
+        """See `Outcome`."""
+        return self.outcome.faulty
 
 
 def failed(code: str, words: str, *, retryable: bool = False) -> Outcome:
@@ -46,12 +50,13 @@ def raised(error: IndaiError) -> Judged:
     """An error of ours. Its message is one sentence for the person; its hint is for a command line."""
     code = error.metadata.get("code", error.reason.name)
     grpc = error.reason.status.grpc
-    return Judged(failed(code, error.message, retryable=grpc in _TRANSIENT), faulty=grpc in _FAULTY)
+    outcome = failed(code, error.message, retryable=grpc in _TRANSIENT)
+    return Judged(replace(outcome, faulty=grpc in _FAULTY))
 
 
 def broken(code: str, words: str, *, retryable: bool = False) -> Judged:
     """The tool does not work."""
-    return Judged(failed(code, words, retryable=retryable), faulty=True)
+    return Judged(replace(failed(code, words, retryable=retryable), faulty=True))
 
 
 def identity_number(value: Any, what: str) -> Outcome | None:

@@ -120,7 +120,8 @@ class Field:
 class Outcome:
     """What became of a call. `words` is a sentence for the person; `fields` is what a model may see of the
     result; `kept` is the result as rows may have it, None where they may have all of it; `code` is
-    machine-readable when it failed; `files` go to the person with the answer."""
+    machine-readable when it failed, `faulty` that the tool itself does not work, which no answer about the
+    request says; `files` go to the person with the answer."""
 
     status: Status
     words: str = ""
@@ -133,6 +134,7 @@ class Outcome:
     thread: str = ""
     kept: Mapping[str, Any] | None = None
     files: tuple[Attached, ...] = ()
+    faulty: bool = False
 
 
 Progress = Callable[[str], Awaitable[None]]

@@ -37,6 +37,7 @@ WISHES = {
     },
     "मुझे हर महीने बैकअप जाँचने की याद दिलाना": {"kind": "remind", "every": "month", "task": "बैकअप जाँचने"},
     "जिसका 2 दिन से जवाब नहीं आया वो बताना": {"kind": "follow-up", "every": "2 days"},
+    "मुझे रोज़ पानी पीने की याद दिलाना": {"kind": "remind", "every": "day", "task": "पानी पीने"},
     "har hafte ravi se milne ka goal rakho": {"kind": "meet", "person": "ravi", "every": "week"},
     "ravi se har hafte apne aap milna": {"kind": "meet", "person": "ravi", "every": "week", "act": True},
 }

@@ -81,6 +81,16 @@ def test_three_failures_disable_a_tool_for_the_session() -> None:
     assert told(loop)[0]["code"] == "TOOL_DISABLED"
 
 
+def test_answers_about_the_request_disable_no_tool() -> None:
+    failures: dict[str, int] = {}
+    for turn in range(4):
+        loop = ToolLoop(TOOLS, failures)
+        loop.take([call(str(turn))])
+        loop.failure(str(turn), "UNKNOWN_PERSON", retryable=False, faulty=False)
+    assert disabled(loop.failures) == frozenset()
+    assert [each.name for each in ToolLoop(TOOLS, failures).take([call("x")]).run] == ["look_up"]
+
+
 def test_a_loop_without_end_is_ended() -> None:
     loop = ToolLoop(TOOLS)
     for number in range(4):

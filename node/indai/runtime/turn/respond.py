@@ -124,7 +124,13 @@ class Responder:
         for call in calls:
             outcome, text = await executor.run(call)
             if outcome.status is Status.FAILED:
-                loop.failure(call.id, outcome.code, retryable=outcome.retryable, message=outcome.words)
+                loop.failure(
+                    call.id,
+                    outcome.code,
+                    retryable=outcome.retryable,
+                    message=outcome.words,
+                    faulty=outcome.faulty,
+                )
             else:
                 loop.result(call.id, text)
             if outcome.status is Status.NEEDS_APPROVAL:

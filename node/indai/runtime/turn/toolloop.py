@@ -89,12 +89,16 @@ class ToolLoop:
         self._results[call_id] = self._known[_key(call)] = _result(call, content)
         self._close()
 
-    def failure(self, call_id: str, code: str, *, retryable: bool, message: str = "") -> None:
-        """A call that failed."""
+    def failure(
+        self, call_id: str, code: str, *, retryable: bool, message: str = "", faulty: bool = True
+    ) -> None:
+        """A call that failed. Not `faulty`: it was answered, with what is wrong about the request; that ends
+        a turn when it comes twice, and does not disable the tool."""
         call = self._open.pop(call_id)
         self._results[call_id] = _error(call, code, retryable, message)
         self._turn[call.name] = self._turn.get(call.name, 0) + 1
-        self.failures[call.name] = self.failures.get(call.name, 0) + 1
+        if faulty:
+            self.failures[call.name] = self.failures.get(call.name, 0) + 1
         if self._turn[call.name] >= FAILURES_A_TURN and not self.ending:
             self.ending, self.failing = TOOL_FAILED_TWICE, _words(call.name)
         self._close()

@@ -91,6 +91,10 @@ class SetGoal:
         """See `Prepares`: whom a name means, and how many hours there are between two times."""
         made = dict(arguments)
         made["every"] = f"{_hours(arguments['every'])} hours"
+        if arguments["kind"] == "remind" and not one_line(arguments.get("task", ""), 200):
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT, "What shall I remind you of?", metadata={"code": "NO_TASK"}
+            )
         if arguments["kind"] == "meet":
             name = arguments.get("with", "")
             if not name:

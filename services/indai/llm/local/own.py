@@ -89,7 +89,8 @@ _FORGET: Final = (
 
 
 _GOALS: Final = re.compile(
-    r"\b(?:what are|show|list|tell me)\b.*\bmy goals\b|^my goals\b|\bmere goals?\b|मेरे (?:लक्ष्य|गोल)"
+    r"^goals?\W*$|\b(?:what are|show|list|tell me)\b.*\bmy goals\b|^my goals\b|\bmere goals?\b"
+    r"|मेरे (?:लक्ष्य|गोल)"
 )
 _REMIND: Final = (
     re.compile(

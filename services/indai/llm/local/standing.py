@@ -63,13 +63,16 @@ _EDGE: Final = r"(?![^\W\d_])(?![\u0900-\u0963])"  # \b does not know the signs 
 _RHYTHM: Final = re.compile(
     rf"(?<![^\W\d_])(?:(?:every|each|har|हर|once (?:a|every|in)|after every)\s+(?:(?P<n>{_NUMBER})\s+)?"
     rf"(?:{_UNIT}|(?P<weekday>{_WEEKDAY})){_EDGE}"
-    rf"|(?P<named>daily|weekly|fortnightly|monthly|yearly|rozana|rojana|रोजाना){_EDGE}"
+    rf"|(?P<named>daily|weekly|fortnightly|monthly|yearly|ro[zj](?:ana)?|रोज(?:ाना)?){_EDGE}"
     r"|(?P<within>(?:haft[ey]|mahine) (?:mein|me|main) ek baar|(?:हफ्ते|महीने) में एक बार))"
     r"(?:\s+(?:mein|me|में|par|pe|पर|ko|को)(?=\s|$))?",
     re.IGNORECASE,
 )
 _NAMED: Final = {
     "daily": "day",
+    "roz": "day",
+    "roj": "day",
+    "रोज": "day",
     "rozana": "day",
     "rojana": "day",
     "रोजाना": "day",
