@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,8 +13,10 @@ from indai.v1.desk_pb2_grpc import DeskServiceStub
 from indai.web.oidc import RETURN as OIDC
 from playwright.async_api import Browser, ViewportSize, expect
 
+from tests.service.edge.provider import Fault, Provider
 from tests.service.web.addresses import filled, is_file, is_stream
 from tests.service.web.tenants import CITIZENS, City, city
+from tests.service.web.test_tenant_rooms import line
 from tests.web.conftest import DESKTOP, PHONE, SCREENSHOTS, Screen, screen
 from tests.web.test_desk import AUTHENTICATOR
 from tests.web.test_desk import ROOMS as WALKED
@@ -155,6 +158,40 @@ async def test_the_board_works_without_scripts(chromium: Browser, busy: City) ->
         await card.get_by_role("button", name="In work", exact=True).click()
         await expect(window.page.get_by_text("A crew looks at it on Monday.")).to_be_visible()
         await window.picture("tenant-board-moved")
+
+
+async def test_a_channel_s_health_is_seen_while_its_provider_is_down_and_while_it_is_slow(
+    chromium: Browser, busy: City, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real server in the provider's place: first it fails, then it takes a message and never answers."""
+    monkeypatch.setattr("indai.desk.tenant_work.SLOW_MS", 1)  # nobody waits five minutes here
+    async with (
+        Provider().serving() as provider,
+        line(busy, provider) as write,
+        screen(chromium, busy, DESKTOP) as window,
+    ):
+        await _signed_in(window, busy)
+        channel = window.page.get_by_role("article").filter(has_text="wa ")
+
+        async def shows(*words: str) -> None:
+            async with asyncio.timeout(60):
+                await window.open("/tenant/riverton/work")
+                while not all([await channel.get_by_text(one, exact=True).count() for one in words]):
+                    await window.open("/tenant/riverton/work")
+
+        await shows("nothing came yet")
+        provider.stays_down = Fault(503)
+        await write("Hello")
+        await shows("sends too slowly", "1 wait to be sent")
+        provider.stays_down = None
+        await provider.until(1)
+        await shows("well", "0 wait to be sent")
+        provider.stays_down, before = Fault(hang=True), len(provider.tried)
+        await write("Still there?")
+        await provider.until_tried(before + 1)
+        await shows("sends too slowly", "1 wait to be sent")
+        await window.check()
+        await window.picture("tenant-channels")
 
 
 async def test_the_desk_speaks_hindi(chromium: Browser, busy: City) -> None:
