@@ -119,6 +119,9 @@ async def test_a_receipt_and_an_export_are_proved_step_by_step(
         assert requests == []  # nothing leaves the browser
         await window.check()
         await window.picture("auditor")
+        await window.page.emulate_media(color_scheme="dark")
+        await window.check()
+        await window.picture("auditor-dark")
         await _judged(window, files.export, files.mirror, files.policy)
         found = await _verdicts(window)
         assert len(found) >= 3

@@ -144,7 +144,7 @@ async def test_an_owner_sees_what_was_told_paid_spent_and_handed_on(
         assert spent is not None, cost
         assert (float(spent[1]) > 0, int(spent[2])) == (True, 2)
         limit = (await page.get_by_role("row").filter(has_text="credit").inner_text()).split("\t")
-        assert limit == ["You", spent[1], "250.00 credit", f"{250 - float(spent[1]):.2f}"]
+        assert limit == ["You", f"₹{spent[1]}", "₹250 credit", f"₹{250 - float(spent[1]):.2f}"]
         mandate = await page.get_by_role("row").filter(has_text="ind.ai/asha").inner_text()
         assert "₹2,500.50" in mandate
         assert "₹3,000 a month" in mandate

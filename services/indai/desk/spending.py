@@ -15,7 +15,6 @@ from indai.v1 import commerce_pb2, llm_pb2
 from indai.web.visit import Visit
 
 DAYS: Final = 30
-MICROS: Final = 1_000_000
 WHOSE: Final = {
     llm_pb2.LIMIT_KEY_TENANT: "Everybody here",
     llm_pb2.LIMIT_KEY_BINDING: "Agent",
@@ -93,7 +92,6 @@ class Spending:
             limits=limits,
             notices=notices,
             mandates=mandates.mandates,
-            micros=MICROS,
             whose=WHOSE,
             rhythms=RHYTHMS,
             periods=PERIODS,

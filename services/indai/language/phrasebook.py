@@ -30,6 +30,8 @@ from indai.language.rulebook import rulebook
 from indai.language.scripts import RIGHT_TO_LEFT
 
 ENGLISH: Final = "en"
+MAX_LINE: Final = 3_000
+"""Characters; what is longer is none of our lines, and is not taken apart."""
 _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 _DAY: Final = r"\w{3} \d{1,2} \w{3}(?: \d{4})?"
 _HOLES: Final = {
@@ -96,7 +98,7 @@ def forms(language: str) -> Mapping[str, str]:
 
 def _line(line: str, language: str) -> str:
     body = line.lstrip(" ")
-    if language == ENGLISH or not body:
+    if language == ENGLISH or not body or len(body) > MAX_LINE:
         return _letters(line)
     indent = line[: len(line) - len(body)]
     if (said := _said(body, language)) is not None:
@@ -130,6 +132,8 @@ def _value(name: str, text: str, language: str) -> str | None:
     if name in ("rule", "rules", "facts", "wanted", "akind"):
         return _of_a_rule(name, text, language)
     if name == "problem":
+        if text.startswith("line "):
+            return None  # it is one of those already
         parts = [_said(part, language) for part in text.split("; ")]
         whole = [part for part in parts if part is not None]
         return "; ".join(whole) if len(whole) == len(parts) else None

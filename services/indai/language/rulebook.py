@@ -76,7 +76,7 @@ class Rulebook:
     def rule(self, text: str) -> str | None:
         """`meetings of up to 2 h with friends, Mon to Fri, 1 h ahead`."""
         parts = text.split(", ")
-        for end in range(1, len(parts) + 1):
+        for end in range(1, min(len(parts), _MOST_PARTS) + 1):
             found = _HEAD.fullmatch(", ".join(parts[:end]))
             if found is not None:
                 break

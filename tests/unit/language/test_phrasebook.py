@@ -106,3 +106,8 @@ def test_the_built_in_provider_tells_outcomes_in_the_language_it_is_spoken_to_in
         said = tell([result], language)
         assert not re.search("[A-Za-z]", said.replace("ind.ai/bob", "")), said
     assert "ind.ai/bob" in tell([agreed], language)
+
+
+def test_a_line_that_somebody_made_to_be_taken_apart_for_ever_is_left_as_it_is() -> None:
+    for made in ("line 1: " * 2_000, "In meetings" + ", meetings" * 5_000, '"" is no handle: ' * 170 + "x"):
+        assert in_language(made, "hi") == made
