@@ -158,6 +158,17 @@ def test_a_draft_has_every_sentence_of_the_daily_pages_or_buttons_alone(language
     assert buttons <= words
 
 
+@pytest.mark.parametrize("language", ["bn", "mr", "ta", "te"])
+def test_the_most_spoken_drafts_have_the_rarer_rooms_too(language: str) -> None:
+    rooms = ["commitments", "calendar", "more", "spend", "memory", "people", "shared", "rules", "preview"]
+    said: set[str] = set()
+    for package, names_of in (("indai.desk", rooms), ("indai.web", ["sign_in"])):
+        for name in names_of:
+            text = _folder(package).joinpath("templates", f"{name}.html").read_text("utf-8")
+            said |= {ast.literal_eval(one) for one in CALL.findall(text)}
+    assert sorted(said - set(known(language))) == []
+
+
 def test_templates_have_no_words_of_their_own() -> None:
     code = re.compile(r"{%.*?%}|{{.*?}}|{#.*?#}|<(script|code|pre).*?</\1>", re.DOTALL)
     names = {
