@@ -158,7 +158,7 @@ def test_a_draft_has_every_sentence_of_the_daily_pages_or_buttons_alone(language
     assert buttons <= words
 
 
-@pytest.mark.parametrize("language", ["bn", "mr", "ta", "te"])
+@pytest.mark.parametrize("language", ["bn", "gu", "kn", "mr", "ta", "te"])
 def test_the_most_spoken_drafts_have_the_rarer_rooms_too(language: str) -> None:
     rooms = ["commitments", "calendar", "more", "spend", "memory", "people", "shared", "rules", "preview"]
     said: set[str] = set()
