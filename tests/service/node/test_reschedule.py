@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from indai.node.engine import Engine
+from indai.node.moving import Moves
 from indai.node.settlement import Settlement
 from indai.protocol.envelope import cosign, parse_envelope, payload_type, seal
-from indai.protocol.errors import IndaiError, Reason
+from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.party_state import OwnerActs
 from indai.v1 import negotiation_pb2, owner_pb2
 
@@ -20,7 +21,7 @@ from tests.service.node.lives import STANDS, audited, busy, events, seen, until
 from tests.service.node.scene import MINUTE, Scene
 from tests.service.node.test_doubt import receipt
 from tests.service.node.test_meeting import COMMITTED, DAY, REJECTED, ask
-from tests.service.node.test_owner import AWAITING, WITHDRAWN, approve
+from tests.service.node.test_owner import AWAITING, WITHDRAWN, approve, inbox
 from tests.service.node.world import Owner, now_ms
 
 SUPERSEDED = owner_pb2.COMMITMENT_STATE_SUPERSEDED
@@ -179,6 +180,28 @@ async def test_moved_by_both_at_once_one_is_agreed_and_the_other_ends_with_its_r
         assert {end.reason for end in ends if end is not agreed} <= {"OVERTAKEN", ""}
         assert await slots_at(pair, one, agreed) == [agreed.thread_id]
         assert await slots_at(pair, one, old) == []
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_question_about_what_is_moved_otherwise_is_void_and_never_holds_that_up(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    old = await ask(pair, title="Longer, or elsewhere")
+    asked = await moved(pair.alice, old, minutes=45)  # bob's owner is asked about this length
+    assert asked.state == owner_pb2.THREAD_STATE_ON_HOLD
+
+    async def unable(*_: object) -> None:
+        raise Unavailable(Reason.UNREACHABLE, "There is no key to say so with.")
+
+    if not told:
+        monkeypatch.setattr(Moves, "_overtake", unable)
+    assert (await moved(pair.bob, old, days=33)).state == COMMITTED
+    if not told:
+        assert (await approve(pair.bob, asked.thread_id)).reason == "OVERTAKEN"
+    for one in (pair.alice, pair.bob):
+        await until(one, asked.thread_id, lambda thread: thread.state in (REJECTED, WITHDRAWN))
+        await until(one, old.thread_id, lambda thread: thread.commitment_state == SUPERSEDED)
+    assert await inbox(pair.bob, asked.thread_id) is None
 
 
 @pytest.mark.parametrize("mine", ["older", "younger"])
