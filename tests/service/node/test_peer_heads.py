@@ -337,12 +337,12 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
     async with world.node("node-y", ledger_year=2028) as node:
         assert await world.ledger(handle) == f"{handle}/ledger/2028"
         dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
+        # What was agreed in the older one lives on: called off here (at a lower index), erased there.
+        await dora.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=before[1].thread_id))
+        await until(dora, before[1].thread_id, is_cancelled)
+        await until(ivy, before[1].thread_id, is_cancelled)
         ask = await deal_with_ivy(dora)
         assert (await dora.stub.GetReceipt(ask)).leaf
-        # What was agreed in the older one lives on: called off here, erased there.
-        await dora.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=before[0].thread_id))
-        await until(dora, before[0].thread_id, is_cancelled)
-        await until(ivy, before[0].thread_id, is_cancelled)
     async with world.node("node-y") as node:  # it is the newest now, and goes on
         dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
         assert (await dora.stub.GetReceipt(ask)).leaf
@@ -353,7 +353,7 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
         report = audit([exports[0], exports[2], exports[3]], registry, policy)
         assert [finding.to_json() for finding in report.findings] == []
         assert {one.verdict for one in report.commitments} == {Verdict.VALID}
-        erase = owner_pb2.EraseContentRequest(thread_id=before[1].thread_id)
+        erase = owner_pb2.EraseContentRequest(thread_id=before[0].thread_id)
         assert (await dora.stub.EraseContent(erase)).erased_entries > 0
     with pytest.raises(InvalidInput, match="has gone on to the ledger"):
         async with world.node("node-y", ledger_year=2027):

@@ -130,9 +130,11 @@ def test_an_older_export_beside_the_newer_does_not_hide_what_happened_since(tmp_
         report = audit(files, tmp_path / "registry.jsonl", world.trust)
         assert [finding.to_json() for finding in report.findings] == []
         assert [(one.verdict, one.state) for one in report.commitments] == [(Verdict.VALID, "CANCELLED")]
-    # Nor does somebody else's export say what a party has not recorded.
-    report = audit(paths[:2], tmp_path / "registry.jsonl", world.trust)
-    assert checks(report, Severity.NOTE) == {"event-held"}
+    # Nor does a node where a party never lived say what they have recorded.
+    cancel = next(iter(content for content in reversed(world.a.contents) if content is not None))
+    world.a.add(LeafKind.COMMITMENT, BOB, cancel.mid, cancel.envelope, NOW + 2 * HOUR)
+    report = audit([older, *world.write(tmp_path, ("a",))], tmp_path / "registry.jsonl", world.trust)
+    assert "event-held" in checks(report, Severity.NOTE)
 
 
 def test_two_views_of_one_ledger_are_taken_together(tmp_path: Path) -> None:
