@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -15,7 +17,7 @@ from indai.storage.pool import open_pool
 from indai.tools.desk import Desk
 from indai.tools.intents.table import intents
 from indai.tools.intents.threads import ThreadsOf
-from indai.tools.values import Status
+from indai.tools.values import Caller, Status
 
 from tests.service.node.conftest import Pair
 from tests.service.node.trade import BUYERS, SELLERS, Trader
@@ -107,10 +109,14 @@ async def test_what_is_booked_for_a_time_comes_with_its_invitation(street: Stree
 async def test_a_yes_to_a_request_for_money_brings_the_link_to_pay_by_again_after_a_kill(
     street: Street,
 ) -> None:
-    await street.shop.asks_money(street.buyer.owner.handle, 250_000, "Chandelier")
+    asked = await street.shop.asks_money(street.buyer.owner.handle, 250_000, "Chandelier")
+    await street.shop.rests(asked)  # it has arrived, and waits for the buyer's word
     question = await Trader(street.buyer.owner, street.node).question()
     threads = ThreadsOf(lambda _: street.desk, keeper(street.folder))
     caller = street.buyer.caller()
+    await threads.answer(caller, question.code, True)
+    await _agreed(threads, caller, asked)
+    # Said again by who was cut off: the same.
     first, again = [await threads.answer(caller, question.code, True) for _ in range(2)]
     assert first == again
     assert (first["state"], first["with"]) == ("agreed", "ind.ai/lamps")
@@ -118,8 +124,14 @@ async def test_a_yes_to_a_request_for_money_brings_the_link_to_pay_by_again_afte
     assert [each["file_name"] for each in first["files"]] == ["pay.png"]
     # Who is paid gets neither.
     shop = desk_of(street.shop.node.world, street.shop.node, street.shop.owner)
-    theirs = await ThreadsOf(lambda _: shop, keeper(street.folder)).look(
-        replace(caller, owner="ind.ai/lamps"), first["thread_id"]
-    )
-    assert theirs["state"] == "agreed"
+    shops = ThreadsOf(lambda _: shop, keeper(street.folder))
+    theirs = await _agreed(shops, replace(caller, owner="ind.ai/lamps"), asked)
     assert not {"pay_link", "files"} & theirs.keys()
+
+
+async def _agreed(threads: ThreadsOf, caller: Caller, thread: str) -> Mapping[str, Any]:
+    """The thread as a result, once this side holds it as agreed."""
+    async with asyncio.timeout(60):
+        while (found := await threads.look(caller, thread))["state"] != "agreed":
+            await asyncio.sleep(0.02)
+    return found
