@@ -63,7 +63,8 @@ class LedgerKeys:
 
 
 def tied(history: KeyHistory | None) -> Tied:
-    """What ties two keys of a ledger, as the registry shows it."""
+    """What ties two keys of a ledger, as the registry shows it; the mirror is read again once for a node."""
+    read: dict[str, tuple[tuple[int, bytes], ...]] = {}
 
     def tie(one: Verifier, other: Verifier) -> tuple[Verifier, KeyTie] | None:
         if history is None or one.name != other.name:
@@ -75,7 +76,9 @@ def tied(history: KeyHistory | None) -> Tied:
             return None
         former, later = both
         way = announced([record.ledger_key_change for record in records], former, later)
-        return former, way or KeyTie(later, operations=tuple(history.operations(node)))
+        if way is None and node not in read:
+            read[node] = tuple(history.operations(node))
+        return former, way or KeyTie(later, operations=read[node])
 
     return tie
 
