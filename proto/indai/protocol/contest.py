@@ -68,9 +68,9 @@ def rival(side: Side) -> Rival | None:
 def noted(old: Side, side: Side) -> Side:
     """`old`, whose commitment the thread of `side` names, with that thread among those that ask for its
     place, as long as it is open."""
-    others = tuple(thread for thread in old.contenders if thread != side.thread_id)
-    contenders = others if side.phase.ended else (*others, side.thread_id)
-    return old if {*contenders} == {*old.contenders} else replace(old, contenders=contenders)
+    others = {thread for thread in old.contenders if thread != side.thread_id}
+    contenders = tuple(sorted(others if side.phase.ended else {*others, side.thread_id}))
+    return old if contenders == old.contenders else replace(old, contenders=contenders)
 
 
 def is_taken(life: History, time_ms: int) -> bool:

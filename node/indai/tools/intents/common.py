@@ -80,6 +80,8 @@ _REASONS: Final = {
     "POLICY_DENIED": "it is not allowed",
     "NO_COMMON_SLOT": "there is no time that suits both",
     "UNREACHABLE": "their side cannot be reached",
+    "UNANSWERED": "nobody said yes or no in time",
+    "OVERTAKEN": "another change of it came first",
 }
 
 
