@@ -242,12 +242,7 @@ async def test_when_all_fail_the_answer_is_polite_marked_and_free(
 
 
 async def test_nobody_listening_is_a_fault_like_another(gateway: MakeGateway, upstream: MakeUpstream) -> None:
-    gone = Upstream("openai")
-    async with gone.serving():
-        pass
-    lost = Upstream("anthropic")
-    async with lost.serving():
-        pass
+    gone, lost = (Upstream(kind, address="http://127.0.0.1:9") for kind in ("openai", "anthropic"))
     asking = await gateway(configuration(gone, lost, fallback="local"))
     _, done = await asking.answer()
     assert done.answered_by.model == "local"
