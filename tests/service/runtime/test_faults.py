@@ -15,7 +15,9 @@ from uuid import UUID
 import pytest
 from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.conversations.intake import MAX_WAITING
+from indai.runtime.conversations.talk import Talk
 from indai.runtime.conversations.turns import TurnStore
+from indai.runtime.conversations.values import Thought
 from indai.storage.pool import transaction
 from indai.tools.identity import LEFT_OUT
 from indai.tools.values import Effect
@@ -186,6 +188,26 @@ async def test_stopping_a_turn_keeps_what_was_said_and_hangs_up_on_the_provider(
         assert (heard.finished.stopped, heard.text) == (True, "It is oil paint.")
         assert not (await here.stub.StopTurn(stop)).stopped
         assert (await here.say(owner(ALICE, QUESTION))).text == "Hello there"  # the session goes on
+
+
+async def test_a_stop_that_comes_while_the_answer_is_stored_says_that_it_came_too_late(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[bool] = []
+    store = Talk.end
+    async with (
+        Upstream("openai", [Reply()]).serving() as up,
+        cell(database.pool, config=one_provider(up)) as here,
+    ):
+
+        async def end(talk: Talk, thought: Thought) -> None:
+            stop = pb.StopTurnRequest(turn_id=talk._turn.id.hex, sender=owner(ALICE, "").sender)
+            stopped.append((await here.stub.StopTurn(stop)).stopped)
+            await store(talk, thought)
+
+        monkeypatch.setattr(Talk, "end", end)
+        heard = await here.say(owner(ALICE, QUESTION))
+        assert (stopped, heard.finished.stopped, heard.text) == ([False], False, "Hello there")
 
 
 @pytest.mark.parametrize("deaf", [False, True])

@@ -50,6 +50,7 @@ class Runner:
         self._thinking: dict[UUID, asyncio.Task[Thought]] = {}
         self._current: dict[UUID, UUID] = {}  # the turn that a session thinks about
         self._running: dict[UUID, str] = {}  # the owners of the turns that are thought about
+        self._ending: set[UUID] = set()  # thought about no more, and not stored yet
         self._unwanted: OrderedDict[UUID, None] = OrderedDict()  # to be ended, and not begun here yet
         self._looks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -76,6 +77,8 @@ class Runner:
 
     async def stop(self, owner: str, turn: UUID) -> bool:
         """End a turn, whichever process runs it; False when it has ended already."""
+        if turn in self._ending:  # its row says so a moment later
+            return False
         task = self._thinking.get(turn)
         if task is None:
             return await self._store.drop_queued(owner, turn) or await self._store.ask_to_stop(
@@ -136,8 +139,12 @@ class Runner:
 
     async def _one(self, turn: Turn) -> None:
         talk = Talk(turn, self._store, self._hub)
-        thought = _without_thinking(turn) or await self._thought(turn, talk)
-        await self._end(turn, talk, thought)
+        try:
+            thought = _without_thinking(turn) or await self._thought(turn, talk)
+            self._ending.add(turn.id)
+            await self._end(turn, talk, thought)
+        finally:
+            self._ending.discard(turn.id)
         self._ended(turn.owner)
 
     async def _thought(self, turn: Turn, talk: Talk) -> Thought:
