@@ -62,7 +62,7 @@ def _said() -> set[str]:
     found |= {*names.TOPICS.values(), *names.MOODS.values(), *names.ENDINGS.values(), *names.STAGES.values()}
     found |= {*names.CHANNELS.values(), *names.SEVERITIES.values(), *names.OUTCOMES.values()}
     found |= {*acts_in_words.CALLS.values(), *acts_in_words.PATHS.values(), *acts_in_words.WAYS.values()}
-    found |= {acts_in_words.NO_DEVICE, *GENERAL.values()}
+    found |= {acts_in_words.NO_DEVICE, acts_in_words.A_PROGRAM, *GENERAL.values()}
     found |= {*OPERATIONS.values(), *LEAVES.values(), NEXT_KEY}
     found |= {*TENANT_ROLES, *script_words(), *(name for _, name in TONES)}
     return found | {name for _, name in PLACES} | {"More", "unknown", "not asked", "a stranger said so"}

@@ -61,5 +61,7 @@ def english(page: str, language: str, names: Iterable[str]) -> set[str]:
     # A longer name before a part of it.
     known = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)")
     return {
-        " ".join(text.split()) for text in texts.found if _WORD.search(_NAMES.sub(" ", known.sub(" ", text)))
+        " ".join(text.split())
+        for text in texts.found
+        if _WORD.search(_NAMES.sub(" ", known.sub(" ", _NAMES.sub(" ", text))))
     }

@@ -18,6 +18,7 @@ from tests.service.web.addresses import filled, is_file, is_stream
 from tests.service.web.tenants import CITIZENS, City, city
 from tests.service.web.test_tenant_rooms import line
 from tests.web.conftest import DESKTOP, PHONE, SCREENSHOTS, Screen, screen
+from tests.web.english import english
 from tests.web.test_desk import AUTHENTICATOR
 from tests.web.test_desk import ROOMS as WALKED
 
@@ -36,6 +37,38 @@ NAMES = {
 }
 """What pictures of the rooms are called."""
 HOST = "riverton.example"
+NAMED = (
+    *(
+        "Riverton",
+        "riverton",
+        "Ravi",
+        "Meera",
+        "Fatima",
+        "Asha Rao",
+        "shop",
+        "electric",
+        "no-shrug",
+        "Chrome · Linux",
+    ),
+    *("Which number is the hotline?", "When is the ward office open?", "And on Saturdays?"),
+    *("This is terrible, nobody calls me back! I want to complain.", "I did not understand that."),
+    "I cannot help with that. I can set up, move or cancel a meeting, ask, share, pay and book; for example:"
+    " set up 30 minutes with bob this week.",
+    *("I am sorry about that. I have noted it as a complaint, and a person will see it.", "Counter 2"),
+    *("staff takes over now and will answer you here.", "I am Kavya. I will call you at five."),
+    *(
+        "Street light dark on 4th Cross",
+        "Lamp post leaning",
+        "Lights on by day",
+        "It has been so for a week.",
+    ),
+    *("A crew looks at it on Monday.", "Hello from Riverton.", "Hello", "Still there?"),
+    *("wa ", "whatsapp", "WhatsApp", "line", "consolidate"),
+    *("HUMAN", "TEAM", "AGENT", "HISTORY", "human", "team", "agent", "history", "ms", "p95", "p50"),
+    "CSV",
+    "JSON",
+)
+"""What people, agents and tiers are called here, and what was said."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -200,6 +233,10 @@ async def test_the_desk_speaks_hindi(chromium: Browser, busy: City) -> None:
         await window.click("button", "साइन इन करें")
         await expect(window.page.get_by_role("heading", level=1)).to_have_text("एक नज़र में")
         await window.check()
+        for path in _rooms(busy, "operator"):
+            await window.open(path)
+            found = english(await window.page.content(), "hi", NAMED)
+            assert found == set(), path
 
 
 async def test_somebody_of_an_organisation_signs_in_with_a_passkey(chromium: Browser, busy: City) -> None:

@@ -70,3 +70,6 @@ WAYS: Final = {"code": "code", "passkey": "passkey", "oidc": "your organisation'
 """How somebody signed in."""
 NO_DEVICE: Final = "another program"
 """As `indai.web.sign_in.device_of` calls what tells nothing of itself."""
+PROGRAM: Final = "token"
+A_PROGRAM: Final = "a program, with a token"
+"""Who acts without a session: the node's operator, or a program of theirs."""

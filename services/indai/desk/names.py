@@ -13,6 +13,7 @@ from typing import Final
 
 from indai.desk import acts
 from indai.language.formats import country_name, language_name
+from indai.web.accounts import TENANT_ROLES
 from indai.web.catalog import Words
 
 TOPICS: Final = {
@@ -103,6 +104,15 @@ class Names:
         return self.words(acts.NO_DEVICE) if name == acts.NO_DEVICE else name
 
     def target(self, act: str, target: str) -> str:
-        """What an act was about: after a sign-in its way and device, else as it stands."""
+        """What an act was about: a sign-in's way and device, who was let in as what, else as it stands."""
         way, comma, device = target.partition(", ")
-        return f"{self.of('ways', way)}, {self.device(device)}" if act == "sign-in" and comma else target
+        if act == "sign-in" and comma:
+            return f"{self.of('ways', way)}, {self.device(device)}"
+        return self.actor(target) if act == "GrantAccount" else target
+
+    def actor(self, name: str) -> str:
+        """Who acted: role and name, as the audit log has them."""
+        role, space, rest = name.partition(" ")
+        if name == acts.PROGRAM:
+            return self.words(acts.A_PROGRAM)
+        return f"{self.words(role)} {rest}" if space and role in TENANT_ROLES else name
