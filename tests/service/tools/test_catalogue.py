@@ -15,7 +15,7 @@ from indai.protocol.errors import InvalidInput
 from indai.runtime.tiers import Agent, Kind, catalogue, read_files
 from indai.tools.approvals import Approvals
 from indai.tools.external import ExternalTools, slug
-from indai.tools.intents.table import intents, remembering
+from indai.tools.intents.table import goal_tools, intents, remembering
 from indai.tools.jobs import Jobs
 from indai.tools.jobwork import JobWork
 from indai.tools.library import library
@@ -222,6 +222,7 @@ def test_every_tool_that_an_agent_names_is_somewhere() -> None:
     anything: Any = object()
     made = [
         *intents(anything, anything, anything, anything),
+        *goal_tools(anything, anything, anything),
         *remembering(anything, anything),
         *record_tools(anything),
         *library(anything),
