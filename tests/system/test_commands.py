@@ -35,6 +35,9 @@ rules:
     ask: meet
     with: verified
     duration: { min: 31m }
+  - id: no-quick-chats
+    deny: meet
+    duration: { max: 14m }
 """
 
 
@@ -109,9 +112,9 @@ def shell(base: Path) -> Iterator[Shell]:
         yield shell
 
 
-def _meet(shell: Shell, length: str, title: str) -> Any:
+def _meet(shell: Shell, length: str, title: str, status: int = 0) -> Any:
     when = ("--when", "within 3 days", "--about", title, "--as", "ind.ai/alice")
-    return shell.json("meet", "ind.ai/bob", "--for", length, *when)
+    return shell.json("meet", "ind.ai/bob", "--for", length, *when, status=status)
 
 
 def test_a_meeting_is_agreed_shown_and_proved(shell: Shell, tmp_path: Path) -> None:
@@ -206,6 +209,10 @@ def test_a_question_is_approved_by_its_code_once(shell: Shell) -> None:
     # Said again it is answered as before; the contrary comes too late.
     assert shell.json("approve", question["code"], "--as", "ind.ai/bob")["thread"] == thread["thread"]
     assert shell.json("decline", question["code"], "--as", "ind.ai/bob", status=3)["error"]["hint"]
+
+
+def test_what_came_to_nothing_has_a_status_that_a_script_sees(shell: Shell) -> None:
+    assert _meet(shell, "10m", "Quick question", status=3)["state"] == "REJECTED"
 
 
 def test_a_question_can_be_declined(shell: Shell) -> None:

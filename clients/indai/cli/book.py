@@ -10,6 +10,7 @@ from indai.cli.deals import begin, show_deal
 from indai.cli.errors import wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
+from indai.cli.meet import check_outcome
 from indai.cli.money import money
 from indai.cli.output import emit, note
 from indai.cli.session import now_ms, owner_session
@@ -71,6 +72,7 @@ def book(home: Home, acting: str, peer: str, sku: str, **said: Any) -> None:
         value,
         lambda page: show_deal(page, thread, zone, f"Booked at {peer}: {what}.", f"No booking of {what}."),
     )
+    check_outcome(thread)
 
 
 def _wish(sku: str, said: dict[str, Any], zone: ZoneInfo) -> intents_pb2.BookWish:

@@ -8,7 +8,7 @@ import click
 from indai.cli.errors import wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
-from indai.cli.meet import follow, show_outcome
+from indai.cli.meet import check_outcome, follow, show_outcome
 from indai.cli.output import emit
 from indai.cli.session import now_ms, owner_session
 from indai.cli.words import length, stamp, thread_json
@@ -43,6 +43,7 @@ def counter(home: Home, acting: str, code: str, words: str, duration: str, amoun
         raise click.UsageError("Say what you want instead: --when, --for or --amount.")
     thread, zone = run(_counter(home, acting, code, words, length(duration) if duration else 0, amount))
     emit(thread_json(thread), lambda page: show_outcome(page, thread, zone))
+    check_outcome(thread)
 
 
 async def _counter(

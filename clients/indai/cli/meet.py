@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 import click
+from indai.cli.errors import CheckFailed
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, emit, note
 from indai.cli.session import Owner, now_ms, owner_session
 from indai.cli.words import length, milliseconds, span, stamp, state, thread_json
+from indai.protocol.errors import Reason
 from indai.protocol.group.algorithms import ALGORITHMS, DEFAULT
 from indai.protocol.handles import Handle
 from indai.protocol.kinds.meet import MAX_EVERY_DAYS
@@ -23,6 +25,11 @@ from indai.v1 import group_pb2, intents_pb2, negotiation_pb2, owner_pb2
 
 WAIT_S = 60.0
 RESTING = (owner_pb2.THREAD_STATE_ASKING_OWNER, owner_pb2.THREAD_STATE_ON_HOLD)
+NOTHING = (
+    owner_pb2.THREAD_STATE_REJECTED,
+    owner_pb2.THREAD_STATE_WITHDRAWN,
+    owner_pb2.THREAD_STATE_LAPSED,
+)
 
 
 @command(
@@ -73,6 +80,8 @@ def meet(
     Your policy and calendar decide what is offered, theirs what is answered;
     the agreed meeting is written into every calendar. With several it stands
     when all have signed: see `indai group show`.
+
+    Exit status 3 when nothing came of it; 0 while it is still open.
     """
     for peer in peers:
         Handle.parse(peer)
@@ -84,6 +93,7 @@ def meet(
     thread, zone, period = run(_meet(home, acting, wanted, wait=wait))
     value = thread_json(thread) | {"period": period.words, "time_zone": zone.key}
     emit(value, lambda page: show_outcome(page, thread, zone))
+    check_outcome(thread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +191,12 @@ async def follow(owner: Owner, thread: owner_pb2.Thread, wait_s: float = WAIT_S)
     except TimeoutError:
         note("  still going on; look later")
     return seen
+
+
+def check_outcome(thread: owner_pb2.Thread) -> None:
+    """The status for a script, which goes on with `&&` when it was agreed, or is still open."""
+    if thread.state in NOTHING:
+        raise CheckFailed(Reason.POLICY_DENIED.status.exit)
 
 
 def show_outcome(page: Page, thread: owner_pb2.Thread, zone: ZoneInfo) -> None:

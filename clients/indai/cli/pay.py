@@ -11,6 +11,7 @@ from indai.cli.deals import begin, show_deal
 from indai.cli.errors import file_error, wrong
 from indai.cli.framework import Group, command, run
 from indai.cli.home import Home, as_option
+from indai.cli.meet import check_outcome
 from indai.cli.money import money
 from indai.cli.output import Page, emit, note
 from indai.cli.session import now_ms, owner_session
@@ -84,6 +85,7 @@ def to(home: Home, acting: str, peer: str, amount: str, **said: Any) -> None:
             page, thread, zone, f"Agreed: {words}; not paid yet.", f"No payment of {words}."
         ),
     )
+    check_outcome(thread)
 
 
 async def _to(

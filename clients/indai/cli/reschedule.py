@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import click
 from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
-from indai.cli.meet import follow, show_outcome
+from indai.cli.meet import check_outcome, follow, show_outcome
 from indai.cli.output import emit, note
 from indai.cli.session import now_ms, owner_session
 from indai.cli.words import length, milliseconds, stamp, thread_json, time_on
@@ -40,6 +40,7 @@ def reschedule(
     minutes = length(duration) if duration else 0
     new, zone = run(_reschedule(home, acting, thread, words, minutes, only, wait=wait))
     emit(thread_json(new), lambda page: show_outcome(page, new, zone))
+    check_outcome(new)
 
 
 async def _reschedule(
