@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import socket
 import sys
@@ -21,7 +20,7 @@ from indai.storage.embedded import EmbeddedPostgres
 
 READY_S = 90.0
 _KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_FIRST_PORT, _TRIES = 10_000, 500
+_FIRST_PORT, _FEWEST = 20_000, 1_000
 STOP_S = 20.0
 _OURS = (
     "INDAI_DATA",
@@ -111,22 +110,31 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now. None of those that the kernel gives out itself: a connection of
-    anybody's could have one before its process listens, or while that is being started again."""
-    found: list[int] = []
-    for port in random.SystemRandom().sample(range(_FIRST_PORT, _kernels_ports()), _TRIES):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
+    """Neighbouring ports that nobody listens on. None of those that the kernel gives out itself: a connection
+    of anybody's could have one before its process listens, or while that is being started again. Two
+    demonstrations at once begin to look at different places."""
+    blocks = (_kernels_ports() - _FIRST_PORT) // count
+    for number in range(blocks):
+        first = _FIRST_PORT + (os.getpid() + number) % blocks * count
+        ports = list(range(first, first + count))
+        if all(map(_is_free, ports)):
+            return ports
     raise DemoFailed("there are not enough free ports on this machine")
 
 
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def _kernels_ports() -> int:
-    """From where on the kernel gives out ports (Linux; elsewhere at least RFC 6335's dynamic ones)."""
+    """From where on the kernel gives out ports (Linux; elsewhere RFC 6335's dynamic ones)."""
     try:
-        return max(int(_KERNELS_PORTS.read_text().split()[0]), _FIRST_PORT + _TRIES)
+        return max(int(_KERNELS_PORTS.read_text().split()[0]), _FIRST_PORT + _FEWEST)
     except OSError:
         return 49_152
 
