@@ -101,3 +101,11 @@ class Scene:
 
     async def thread(self, thread_id: str) -> owner_pb2.GetThreadResponse:
         return await self.carol.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=thread_id))
+
+
+async def refused_by(owner: Owner) -> list[owner_pb2.JournalEntry]:
+    """The messages that the owner's node refused, newest first; without the lines that count, a second later,
+    how many more there were."""
+    entries = (await owner.stub.ListJournal(owner_pb2.ListJournalRequest())).entries
+    refused = [entry for entry in entries if entry.event == "refused-message"]
+    return [entry for entry in refused if "more messages" not in entry.words]

@@ -18,7 +18,7 @@ from indai.v1 import envelope_pb2, intents_pb2, negotiation_pb2, owner_pb2, peer
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 
 from tests.service.node.conftest import Pair
-from tests.service.node.scene import Scene
+from tests.service.node.scene import Scene, refused_by
 from tests.service.node.world import now_ms
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -38,8 +38,7 @@ async def deliver(
 
 async def reasons(pair: Pair) -> list[str]:
     """Why bob's node refused messages, newest first."""
-    entries = (await pair.bob.stub.ListJournal(owner_pb2.ListJournalRequest())).entries
-    return [entry.reason for entry in entries if entry.event == "refused-message"]
+    return [entry.reason for entry in await refused_by(pair.bob)]
 
 
 async def threads(pair: Pair) -> int:
@@ -202,8 +201,8 @@ async def stored(pair: Pair, move: str) -> bytes:
 async def test_a_name_that_is_none_never_reaches_a_screen(pair: Pair) -> None:
     evil = await proposal(pair, SigningKey.generate(), sender="\x1b[2J\u202eevil\x00")
     await deliver(pair, evil.raw)
-    newest = (await pair.bob.stub.ListJournal(owner_pb2.ListJournalRequest())).entries[0]
-    assert (newest.event, newest.reason, newest.peer) == ("refused-message", "MALFORMED", "")
+    newest = (await refused_by(pair.bob))[0]
+    assert (newest.reason, newest.peer) == ("MALFORMED", "")
     assert newest.words.isprintable()
     assert newest.words.isascii()
 
