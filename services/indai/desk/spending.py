@@ -84,9 +84,9 @@ class Spending:
             "spend.html",
             "/desk/spend",
             show=show,
-            bars=_bars(costs, self._today(show.zone)),
-            currency=costs[0].currency if costs else "",
-            total=sum(cost.cost_micros for cost in costs),
+            bars=bars(costs, self._today(show.zone)),
+            totals=(sums := totals(costs)),
+            currency=sums[0][1],
             calls=sum(cost.calls for cost in costs),
             failed=sum(cost.failed for cost in costs),
             limits=limits,
@@ -124,11 +124,20 @@ class Spending:
         return datetime.fromtimestamp(self._frame.site.clock() / 1000, zone).date()
 
 
-def _bars(costs: Sequence[llm_pb2.DailyCost], today: date) -> list[Bar]:
-    """One for each of the last 30 days."""
+def totals(costs: Sequence[llm_pb2.DailyCost]) -> list[tuple[int, str]]:
+    """(millionths, currency) of each currency, the newest first: a configuration may have had another."""
+    sums: defaultdict[str, int] = defaultdict(int)
+    for cost in costs:
+        sums[cost.currency] += cost.cost_micros
+    return [(micros, currency) for currency, micros in sums.items()] or [(0, "")]
+
+
+def bars(costs: Sequence[llm_pb2.DailyCost], today: date) -> list[Bar]:
+    """One for each of the last 30 days, in the newest currency; the totals and the file have the others."""
     by_day: defaultdict[str, int] = defaultdict(int)
     for cost in costs:
-        by_day[cost.day] += cost.cost_micros
+        if cost.currency == costs[0].currency:
+            by_day[cost.day] += cost.cost_micros
     highest = max(by_day.values(), default=0) or 1
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
     return [Bar(day, by_day[day], round(100 * by_day[day] / highest, 1)) for day in days]
