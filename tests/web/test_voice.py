@@ -22,16 +22,16 @@ pytestmark = [
 
 
 async def _recorded(sentence: str, path: Path) -> Path:
-    """A file that stands for the microphone, again and again: whoever listens late hears the next time. Two
-    seconds of near-silence on either side."""
+    """A file that stands for the microphone, again and again: whoever listens late hears the next time. There
+    is a long near-silence after it: who speaks again before they were understood is listened to anew."""
     rate = 16_000
     audio = await LocalSpeech(voices={"en": "en-us+klatt4"}).say(sentence, "en")
-    hush = np.random.default_rng(0).normal(0, 12, 2 * rate).astype(np.int16).tobytes()
+    hush = np.random.default_rng(0).normal(0, 12, 20 * rate).astype(np.int16).tobytes()
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)
-        file.writeframes(hush + audio.at(rate).pcm + hush)
+        file.writeframes(hush[: 4 * rate] + audio.at(rate).pcm + hush)
     return path
 
 
@@ -45,7 +45,7 @@ async def test_a_visitor_speaks_and_is_answered(desks: Desks, tmp_path: Path) ->
             await window.open("/bob")
             await window.click("button", "Speak")
             mine, theirs = window.page.locator("#talk .mine"), window.page.locator("#talk .theirs")
-            await expect(mine.last).to_contain_text("what can you do", ignore_case=True)
+            await expect(mine.last).to_contain_text("what can you do", ignore_case=True, timeout=120_000)
             await expect(theirs.last).not_to_be_empty()
             await window.check()
             await window.picture("spoken")
