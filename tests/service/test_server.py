@@ -111,6 +111,7 @@ async def test_a_port_in_use_is_a_clear_error(server: RpcServer, held: Held) -> 
     with pytest.raises(Unavailable) as caught:
         await start(held, server.address)
     assert caught.value.reason is Reason.ADDRESS_IN_USE
+    assert "--listen" in caught.value.hint
     assert server.address in caught.value.message
     assert "another program" in caught.value.message
     assert caught.value.hint

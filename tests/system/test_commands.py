@@ -213,6 +213,12 @@ def test_a_question_is_approved_by_its_code_once(shell: Shell) -> None:
 
 def test_what_came_to_nothing_has_a_status_that_a_script_sees(shell: Shell) -> None:
     assert _meet(shell, "10m", "Quick question", status=3)["state"] == "REJECTED"
+    as_alice = ("--as", "ind.ai/alice")
+    assert shell.json("book", "ind.ai/bob", "lamp", *as_alice, status=3)["state"] == "REJECTED"
+    assert (
+        shell.json("pay", "to", "ind.ai/bob", "10", "--for", "tea", *as_alice, status=3)["state"]
+        == "REJECTED"
+    )
 
 
 def test_a_question_can_be_declined(shell: Shell) -> None:

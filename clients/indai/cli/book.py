@@ -45,6 +45,8 @@ def book(home: Home, acting: str, peer: str, sku: str, **said: Any) -> None:
     An article, or with --for and --when a resource for a time. Units are held
     for you while the offer stands. Without --max your policy judges whatever
     price is offered. A booked time stands in your calendar.
+
+    Exit status 3 when nothing came of it; 0 while it is still open.
     """
     Handle.parse(peer)
     if bool(said["duration"]) != bool(said["words"]):

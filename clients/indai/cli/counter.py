@@ -38,6 +38,8 @@ def counter(home: Home, acting: str, code: str, words: str, duration: str, amoun
     Meetings take another time or length, payments another amount, bookings
     both. What the other side answers within it is agreed without asking you
     again; what your own rules refuse is not sent, and the question stays.
+
+    Exit status 3 when nothing came of it; 0 while it is still open.
     """
     if not (words or duration or amount):
         raise click.UsageError("Say what you want instead: --when, --for or --amount.")

@@ -71,6 +71,8 @@ def to(home: Home, acting: str, peer: str, amount: str, **said: Any) -> None:
     """Pay PEER the AMOUNT, or with --request ask PEER to pay it.
 
     AMOUNT is rupees, or names its currency: "EUR 19.99".
+
+    Exit status 3 when nothing came of it; 0 while it is still open.
     """
     Handle.parse(peer)
     minor, currency = money(amount)

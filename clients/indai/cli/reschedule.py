@@ -36,6 +36,8 @@ def reschedule(
     The meeting stands until everybody has agreed on the new one, which then
     takes its place in all calendars at once; if they don't, nothing changes.
     The new time may overlap the old one.
+
+    Exit status 3 when nothing came of it; 0 while it is still open.
     """
     minutes = length(duration) if duration else 0
     new, zone = run(_reschedule(home, acting, thread, words, minutes, only, wait=wait))

@@ -33,8 +33,6 @@ from indai.protocol.party_state import (
     Tick,
 )
 
-DAY_MS = 86_400_000
-
 log = structlog.get_logger(__name__)
 
 

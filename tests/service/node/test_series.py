@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -57,6 +58,13 @@ def booked(node: Node, owner: Owner, title: str) -> tuple[int, int]:
     return len(events) - gone, gone
 
 
+def has_booked(
+    node: Node, owner: Owner, title: str, standing: int, called_off: int
+) -> Callable[[owner_pb2.Thread], bool]:
+    """Whether the owner's calendar file has so many events, for `until`."""
+    return lambda _: booked(node, owner, title) == (standing, called_off)
+
+
 async def test_every_time_is_held_and_stands_in_both_calendars_and_the_audit_is_valid(
     pair: Pair, tmp_path: Path
 ) -> None:
@@ -66,7 +74,7 @@ async def test_every_time_is_held_and_stands_in_both_calendars_and_the_audit_is_
         await until(
             owner,
             series.thread_id,
-            lambda _, node=node, owner=owner: booked(node, owner, "Review") == (TIMES, 0),  # type: ignore[misc]
+            has_booked(node, owner, "Review", TIMES, 0),
         )
     for number in (0, TIMES - 1):
         assert (await at(pair, series, number)).state == REJECTED
@@ -89,7 +97,7 @@ async def test_all_times_are_called_off_and_free_again(pair: Pair) -> None:
         await until(
             owner,
             series.thread_id,
-            lambda _, node=node, owner=owner: booked(node, owner, "Off") == (0, TIMES),  # type: ignore[misc]
+            has_booked(node, owner, "Off", 0, TIMES),
         )
     assert (await at(pair, series, 2)).state == COMMITTED
 
@@ -111,7 +119,7 @@ async def test_one_time_is_called_off_alone_and_the_others_stand(pair: Pair, tmp
         await until(
             owner,
             series.thread_id,
-            lambda _, node=node, owner=owner: booked(node, owner, "Once less") == (TIMES - 1, 1),  # type: ignore[misc]
+            has_booked(node, owner, "Once less", TIMES - 1, 1),
         )
     async with plain_channel(pair.b.info.addresses["owner"], token=pair.bob.token) as channel:
         calendars = CalendarServiceStub(channel)
@@ -162,7 +170,7 @@ async def test_one_time_is_moved_alone_once_both_have_agreed(pair: Pair, tmp_pat
         await until(
             one,
             series.thread_id,
-            lambda _, node=node, one=one: booked(node, one, "Moved once") == (TIMES, 2),  # type: ignore[misc]
+            has_booked(node, one, "Moved once", TIMES, 2),
         )
     assert (await at(pair, series, 1)).state == COMMITTED  # its time is free again
     report = await audited(pair, tmp_path)

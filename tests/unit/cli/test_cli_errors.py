@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from indai.cli import up
 from indai.cli.demo import processes
+from indai.cli.errors import CheckFailed
 from indai.cli.home import Home, Run
+from indai.cli.meet import check_outcome
 from indai.protocol.errors import NotFound, Refused
+from indai.v1 import owner_pb2
 
 from tests.unit.cli.runs import run, run_json
 
@@ -175,3 +179,17 @@ def test_the_demonstration_takes_no_port_that_the_kernel_gives_to_connections() 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", ports[3]))
         assert not set(processes.free_ports(9)) & set(ports)
+
+
+@pytest.mark.parametrize("state", owner_pb2.ThreadState.values())
+def test_a_script_goes_on_where_it_was_agreed_or_is_still_open(
+    state: owner_pb2.ThreadState.ValueType,
+) -> None:
+    nothing = {
+        owner_pb2.THREAD_STATE_REJECTED,
+        owner_pb2.THREAD_STATE_WITHDRAWN,
+        owner_pb2.THREAD_STATE_LAPSED,
+    }
+    with pytest.raises(CheckFailed) if state in nothing else nullcontext() as ended:
+        check_outcome(owner_pb2.Thread(state=state))
+    assert ended is None or ended.value.status == 3
