@@ -40,7 +40,7 @@ demo: $(READY)   ## two nodes settle meetings, an auditor proves it (arguments: 
 	@$(BIN)/indai demo $(DEMO)
 
 test: $(READY)   ## the whole suite (a part of it: make test TESTS=tests/unit)
-	@$(BIN)/python -m pytest -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+	@$(BIN)/python -m tests -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 lint: $(READY) proto-check   ## ruff, mypy --strict, import-linter, buf, generated code up to date
 	@$(BIN)/ruff check .

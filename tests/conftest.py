@@ -25,6 +25,7 @@ from indai.storage.pool import open_pool
 
 from tests import scratch
 from tests.databases import Databases, administer, create_database, drop_database
+from tests.watchdog import Watchdog
 
 # No example is judged by the time that it took, and a run draws the same ones as the run before: it fails for
 # what changed, beside whatever else runs. Other examples: --hypothesis-profile=others.
@@ -67,6 +68,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(path: Path) -> int:
     below = path.relative_to(Path(__file__).parent).parts
     return next((at for at, first in enumerate(_FIRST) if below[: len(first)] == first), len(_FIRST))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In every process: the controller tells what fails, and workers are watched."""
+    config.pluginmanager.register(Watchdog(config), "watchdog")
 
 
 def pytest_unconfigure() -> None:
