@@ -28,7 +28,9 @@ from indai.protocol.quoting import quoted
 
 FORMAT = "indai-fraud/v1"
 TWO_KEYS = "indai-fraud/v2"
-MAX_FILE = 4 * 1024 * 1024
+MAX_FILE = 8 * 1024 * 1024
+"""Bytes. The longest history of a handle (`MAX_CHAIN` operations of `MAX_OPERATION` bytes each, and its end)
+is 4.4 MiB in base64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Evidence:
         return small.size == large.size or self.prefix is not None
 
     def encode(self) -> bytes:
-        """The file's bytes; one encoding for each value."""
+        """The file's bytes; one encoding for each value. Raises InvalidInput(TOO_LARGE)."""
         header = {"type": "header", "format": FORMAT, "log": self.log.name, "vkey": self.log.vkey}
         if self.tie is not None:
             header |= {"format": TWO_KEYS, "later_vkey": self.tie.later.vkey}
@@ -122,7 +124,9 @@ class Evidence:
             lines.append({"type": "prefix", "root": _text(self.prefix.root), "hashes": hashes})
         lines += self.tie.lines() if self.tie else []
         text = [json.dumps(line, separators=(",", ":")) for line in lines]
-        return "".join(f"{line}\n" for line in text).encode("ascii")
+        raw = "".join(f"{line}\n" for line in text).encode("ascii")
+        _bound(len(raw))
+        return raw
 
     @classmethod
     def parse(cls, raw: bytes) -> Evidence:
@@ -172,13 +176,22 @@ def is_evidence(path: Path) -> bool:
 
 
 def read_evidence(path: Path) -> Evidence:
-    """Read a file, verifying nothing; raises InvalidInput(INVALID_EXPORT)."""
+    """Read a file, verifying nothing; raises InvalidInput(INVALID_EXPORT, or TOO_LARGE)."""
     try:
         with path.open("rb") as file:
-            return Evidence.parse(file.read(MAX_FILE))
+            raw = file.read(MAX_FILE + 1)
     except OSError as error:
         message = f"The file {quoted(str(path))} cannot be read: {error.strerror or error}."
         raise InvalidInput(Reason.INVALID_EXPORT, message, hint="check the path") from None
+    _bound(len(raw))
+    return Evidence.parse(raw)
+
+
+def _bound(size: int) -> None:
+    if size > MAX_FILE:
+        message = f"Evidence of fraud has at most {MAX_FILE // 1024**2} MiB in one file, and this has more."
+        hint = "keep the exports that it came from: they prove as much"
+        raise InvalidInput(Reason.TOO_LARGE, message, hint=hint)
 
 
 def _text(hashed: bytes) -> str:

@@ -47,8 +47,7 @@ class KeyTie:
             if reached != self.later:
                 raise _broken("the last announcement is of another key")
             return
-        named = list(_named(former.name, self.operations))
-        if former.vkey not in named or self.later.vkey not in named[named.index(former.vkey) :]:
+        if not _reached(former, self.later, self.operations):
             raise _broken("the node's operations do not name both keys, the one after the other")
 
     def lines(self) -> list[dict[str, Any]]:
@@ -91,16 +90,34 @@ def announced(notes: Sequence[bytes], former: Verifier, later: Verifier) -> KeyT
     return None
 
 
-def _named(origin: str, operations: Sequence[tuple[int, bytes]]) -> Iterator[str]:
-    """The keys that a node's records name for this ledger, in their order; raises ProtocolError."""
+def recorded(former: Verifier, later: Verifier, operations: Sequence[tuple[int, bytes]]) -> KeyTie | None:
+    """The way from one key to a later one by a node's operations: as many of them as it takes; None where
+    they name only one. Raises ProtocolError for operations that do not follow from each other."""
+    count = _reached(former, later, operations)
+    return KeyTie(later, operations=tuple(operations[:count])) if count else None
+
+
+def _reached(former: Verifier, later: Verifier, operations: Sequence[tuple[int, bytes]]) -> int:
+    """How many operations it takes until both keys are named in their order; 0 where they never are."""
+    begun = False
+    for count, vkey in list(_named(former.name, operations)):  # all of them: none may be wrong
+        begun = begun or vkey == former.vkey
+        if begun and vkey == later.vkey:
+            return count
+    return 0
+
+
+def _named(origin: str, operations: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
+    """(operations so far, key) for each that names one for this ledger, in their order. Raises
+    ProtocolError."""
     chain: Chain | None = None
-    for time_ms, raw in operations:
+    for count, (time_ms, raw) in enumerate(operations, 1):
         chain = apply_operation(chain, parse_envelope(raw), time_ms)
         record = chain.state.node_record
         if chain.handle != ledger_node(origin):
             raise _broken("an operation is on another handle than the ledger's node")
         if record is not None:
-            yield record.ledger_vkey  # which has the ledger's name in it
+            yield count, record.ledger_vkey  # which has the ledger's name in it
 
 
 def follows(one: Verifier, other: Verifier, keys: Sequence[str]) -> tuple[Verifier, Verifier] | None:

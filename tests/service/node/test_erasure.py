@@ -7,11 +7,13 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 from indai.client.audit import Verdict, audit
 from indai.client.channels import plain_channel
+from indai.node.engine import Engine
 from indai.protocol.errors import IndaiError, Reason, Refused
 from indai.v1 import (
     conversation_pb2,
@@ -35,6 +37,13 @@ HOUR, DAY = 3_600_000, 86_400_000
 COMMITTED = owner_pb2.THREAD_STATE_COMMITTED
 SECRET = "Secret of the two"
 LEAVER, SECRET_NAME, HIDDEN = "ind.ai/leaver", "known-to-leaver", "Only the leaver knows"
+_CHANNEL = (
+    "WITH named AS (INSERT INTO edge.names VALUES ('line', 'acme')), made AS (INSERT INTO edge.channels"
+    " (tenant, name, provider, account, settings) VALUES ('acme', 'line', 'p', 'a', '{}') RETURNING *)"
+    " INSERT INTO edge.outbox (tenant, channel, peer, source, part, address, payload, expires_at)"
+    " SELECT tenant, name, decode(repeat('00', 16), 'hex'), 's', part, $1 || rest, '{}', now()"
+    " FROM made, (VALUES (1, ''), (2, '-too')) AS said (part, rest)"
+)
 _ACT = "INSERT INTO web.audit_log (scope, at_ms, actor, act, target, outcome) VALUES "
 OF_OTHERS = (
     "INSERT INTO llm.calls SELECT gen_random_uuid(), gen_random_uuid(), 1, 'personal', 'b', $1, 's',"
@@ -44,6 +53,7 @@ OF_OTHERS = (
     _ACT + f"($1, 1, 'owner {HIDDEN}', 'share', '{SECRET_NAME}', 'done')",
     _ACT + "('acme', 1, 'operator', 'pause', $1, 'done')",
     _ACT + "('acme', 1, 'operator', 'pause', $1 || '-too', 'done')",
+    _CHANNEL,
 )
 """What a role of models and desks would have written of the one who leaves, and of others beside them."""
 
@@ -242,7 +252,21 @@ def leaving(node: Node, token: str = "") -> leaving_pb2_grpc.LeavingServiceAsync
     return leaving_pb2_grpc.LeavingServiceStub(plain_channel(node.info.addresses["owner"], token=token))
 
 
-async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_sound(pair: Pair) -> None:
+async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_sound(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[set[bytes], bool]] = []
+
+    def forget(engine: Engine, owner: str) -> None:
+        """What the engine has of them once the tables are empty, and whether it keeps what came just then."""
+        memory: Any = engine
+        had = {thread for whose, thread in memory._threads if whose == owner}
+        memory._threads[owner, b"late"] = memory._reserved[owner] = None
+        really(engine, owner)
+        asked.append((had, (owner, b"late") in memory._threads or owner in memory._reserved))
+
+    really = Engine.forget
+    monkeypatch.setattr(Engine, "forget", forget)
     left = await furnished(pair.a, LEAVER)
     for agent in ("", LEAVER):  # who talks to others too stays a person here
         await says(pair.a, pair.alice, "hello", agent)
@@ -278,6 +302,10 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
     done = await leaving(pair.a, left.token).ForgetOwner(whole, timeout=60)
     assert done.removed["runtime.identities"] == 1
     assert done.remaining == 0
+    # The engine let go of what had ended before the tables did: else it would go on with what is gone.
+    assert asked
+    assert bytes.fromhex(thread.thread_id) not in asked[0][0]
+    assert not any(kept for _, kept in asked)
     after = await by_table(pair.a)
     for form in (HIDDEN, HIDDEN.encode().hex(), SECRET_NAME):
         assert form in before
@@ -289,7 +317,9 @@ async def test_an_owner_who_leaves_takes_everything_along_and_the_ledger_stays_s
     assert f"operator,pause,{LEAVER}-too,done" in after["web.audit_log"]
     assert after["llm.owner_costs"] == after["llm.limits"] == "[]"
     kept = {"tlog.entry", "ledger.erasures", "node.threads", "node.messages", "node.leavings"}
-    after["web.audit_log"] = after["web.audit_log"].replace(f"{LEAVER}-too", "")
+    assert after["edge.outbox"].count(f"{LEAVER}-too") == 1
+    for table in ("web.audit_log", "edge.outbox"):
+        after[table] = after[table].replace(f"{LEAVER}-too", "")
     assert {name for name, rows in after.items() if LEAVER in rows} <= kept
     with pytest.raises(IndaiError) as unknown:
         await left.stub.ListThreads(owner_pb2.ListThreadsRequest())

@@ -10,16 +10,17 @@ import pytest
 from indai.client.audit import Report, Severity, audit
 from indai.client.audit.report import Proof
 from indai.client.audit.twowords import TwoWords
-from indai.client.fraud import Evidence
+from indai.client.fraud import Evidence, read_evidence
 from indai.client.keytie import KeyTie
-from indai.protocol.errors import InvalidInput, ProtocolError
+from indai.protocol.errors import InvalidInput, ProtocolError, Reason
 from indai.protocol.leaf import LeafKind
 from indai.protocol.logkeys import announce
+from indai.protocol.operations import MAX_CHAIN, MAX_OPERATION, SPARE_LINKS, UPDATE
 from indai.protocol.registryleaf import parse_registry_leaf
 
 from .event_lies import two_events_under_one_number
 from .lies import checks, honest, receipt_and_refusal, rotated
-from .worlds import ALICE, BOB, NODE_A, NOW, Mirror, Node, World, key, write
+from .worlds import ALICE, BOB, DAY, NODE_A, NOW, Mirror, Node, World, key, write
 
 
 def forked(*, longer: bool) -> World:
@@ -89,6 +90,35 @@ def test_two_histories_under_two_keys_become_a_file_that_ties_them(
     again = retried(world, report, tmp_path)
     assert checks(again, Severity.UNREADABLE) == {"split-view"}
     assert checks(retried(world, report, tmp_path, registry=False), Severity.OPEN) == {"evidence"}
+
+
+def test_the_longest_history_of_a_node_is_read_back_and_no_file_is_written_that_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = forked_over_a_change_of_keys(announced=False)
+    node = world.registry.chains[NODE_A]
+    for day in range(1, 4):  # what comes after both keys were named shows nothing more
+        world.registry.submit(UPDATE, NODE_A, node.state, NOW + day * DAY)
+    (proof,) = world.audit(tmp_path).proofs
+    evidence = Evidence.parse(proof.content)
+    assert evidence.tie is not None
+    assert len(evidence.tie.operations) == 2
+    history = ((NOW, b"\xff" * MAX_OPERATION),) * (MAX_CHAIN + SPARE_LINKS)
+    longest = dataclasses.replace(evidence, tie=dataclasses.replace(evidence.tie, operations=history))
+    (tmp_path / "longest.jsonl").write_bytes(longest.encode())
+    assert read_evidence(tmp_path / "longest.jsonl") == longest
+    twice = dataclasses.replace(longest, tie=dataclasses.replace(evidence.tie, operations=history * 2))
+    with pytest.raises(InvalidInput, match="at most 8 MiB") as refused:
+        twice.encode()
+    assert refused.value.reason is Reason.TOO_LARGE
+    (tmp_path / "twice.jsonl").write_bytes(longest.encode() * 2)
+    with pytest.raises(InvalidInput, match="at most 8 MiB"):
+        read_evidence(tmp_path / "twice.jsonl")
+    monkeypatch.setattr("indai.client.fraud.MAX_FILE", len(proof.content) - 1)
+    report = world.audit(tmp_path)
+    assert (report.proofs, report.severity) == ((), Severity.FRAUD)
+    (note,) = [one for one in report.findings if one.severity is Severity.NOTE and one.check == "split-view"]
+    assert "keep the exports" in note.message.lower()
 
 
 def test_a_fork_is_proved_under_one_key_where_it_can_be(tmp_path: Path) -> None:

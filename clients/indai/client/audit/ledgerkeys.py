@@ -12,7 +12,7 @@ from itertools import pairwise
 from indai.client.audit.registry import KeyHistory
 from indai.client.audit.trees import Head, Tied
 from indai.client.exports import Header, ledger_node
-from indai.client.keytie import KeyTie, announced, follows
+from indai.client.keytie import KeyTie, announced, follows, recorded
 from indai.protocol.errors import IndaiError
 from indai.protocol.handlestate import NodeRecord
 from indai.protocol.logkeys import read_announcement
@@ -76,9 +76,12 @@ def tied(history: KeyHistory | None) -> Tied:
             return None
         former, later = both
         way = announced([record.ledger_key_change for record in records], former, later)
-        if way is None and node not in read:
+        if way is not None:
+            return former, way
+        if node not in read:
             read[node] = tuple(history.operations(node))
-        return former, way or KeyTie(later, operations=read[node])
+        way = recorded(former, later, read[node])
+        return (former, way) if way is not None else None
 
     return tie
 

@@ -13,7 +13,7 @@ from indai.client.audit.report import Place, Proof, Severity
 from indai.client.fraud import Evidence, Prefix
 from indai.client.keytie import KeyTie
 from indai.protocol.checkpoint import Checkpoint
-from indai.protocol.errors import ProtocolError
+from indai.protocol.errors import InvalidInput, ProtocolError
 from indai.protocol.merkle import CompactRange, consistency_proof, leaf_hash, root
 from indai.protocol.note import Verifier, parse_note, parse_vkey
 
@@ -52,11 +52,13 @@ def contradictions(heads: list[Head], findings: Findings, tied: Tied = untied) -
                 f"the other one is in {known.place}."
             )
             findings.add(Severity.FRAUD, "split-view", head.place, message)
-            proofs += two_histories(known, head, tied)
+            proofs += two_histories(known, head, findings, tied)
     return proofs
 
 
-def two_histories(small: Head, large: Head, tied: Tied = untied, prefix: Prefix | None = None) -> list[Proof]:
+def two_histories(
+    small: Head, large: Head, findings: Findings, tied: Tied = untied, prefix: Prefix | None = None
+) -> list[Proof]:
     """The file that proves two heads contradict each other; none when they don't, or are under two keys that
     nothing ties.
 
@@ -74,6 +76,11 @@ def two_histories(small: Head, large: Head, tied: Tied = untied, prefix: Prefix 
         evidence = Evidence(key, one, other, prefix, tie)
         return [Proof(evidence.file_name, evidence.encode())] if evidence.is_proof else []
     except ProtocolError:
+        return []
+    except InvalidInput as error:
+        said = f"{error.message} {error.hint.capitalize()}."
+        if not any(one.message == said for one in findings.found):
+            findings.add(Severity.NOTE, "split-view", small.place, said)
         return []
 
 
@@ -159,6 +166,6 @@ class TreeReplay:
                 known = hashes[: own.checkpoint.size]
                 path = tuple(consistency_proof(known, size)) if size < len(known) else ()
                 prefix = Prefix(root(known[:size]), path) if path else None
-                if found := two_histories(fork, own, self._tied, prefix):
+                if found := two_histories(fork, own, self._findings, self._tied, prefix):
                     return found
         return []
