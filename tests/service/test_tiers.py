@@ -9,10 +9,9 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 from indai.node.inprocess import local_channel
-from indai.node.service import Service
+from indai.node.tier_role import tier_service
 from indai.protocol.errors import InvalidInput, NotFound
 from indai.runtime.bindings import TENANTS, Bindings
-from indai.runtime.tier_service import TierServicer
 from indai.runtime.tiers import catalogue
 from indai.runtime.tierstore import TierStore
 from indai.storage.hearing import Listener
@@ -21,6 +20,7 @@ from indai.v1 import tiers_pb2 as pb
 from indai.v1 import tiers_pb2_grpc
 
 from tests.conftest import Database
+from tests.service.runtime.cell import now_ms, operator
 
 ACME = "kind: tenant\nslug: acme\nname: Acme\n"
 AGENT = "kind: agent\nslug: a\nname: {name}\n"
@@ -54,8 +54,7 @@ routing_keys: ["+911234567890"]
 async def serving(database: Database) -> AsyncIterator[tuple[tiers_pb2_grpc.TierServiceAsyncStub, Bindings]]:
     store = TierStore(database.pool)
     async with Bindings(database.pool, store) as bindings:
-        add = tiers_pb2_grpc.add_TierServiceServicer_to_server
-        channel = local_channel([Service(add, TierServicer(store, bindings))])
+        channel = local_channel([tier_service(database.pool, store, bindings, now_ms, operator)])
         yield tiers_pb2_grpc.TierServiceStub(channel), bindings
 
 

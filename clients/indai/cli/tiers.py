@@ -9,6 +9,7 @@ import click
 from indai.cli.framework import SETTINGS, command, run
 from indai.cli.home import Home, data_option
 from indai.cli.output import Page, emit
+from indai.cli.proposals import COMMANDS
 from indai.cli.session import tier_session
 from indai.runtime.tiers import catalogue as shipped
 from indai.v1 import tiers_pb2 as pb
@@ -104,6 +105,9 @@ def _group(name: str) -> click.Group:
     if name == "binding":
         group.add_command(prompt)
         group.add_command(catalogue)
+    if name == "persona":
+        for each in COMMANDS:
+            group.add_command(each)
     return group
 
 

@@ -74,6 +74,7 @@ from indai.node.server import Limits, RpcServer
 from indai.node.service import Service
 from indai.node.store import Store
 from indai.node.tenant_role import TenantPlan
+from indai.node.tier_role import tier_service
 from indai.node.timers import Timers
 from indai.node.tools_role import ToolsPlan, open_tools
 from indai.node.visiting import Calendars
@@ -81,7 +82,6 @@ from indai.page.front import Front
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.protocol.keys import SigningKey
 from indai.runtime.bindings import Bindings
-from indai.runtime.tier_service import TierServicer
 from indai.runtime.tierstore import TierStore
 from indai.tlog.append import take_over
 from indai.tools.toolbox import NodeToolbox
@@ -94,7 +94,6 @@ from indai.v1 import (
     peer_pb2,
     peer_pb2_grpc,
     registry_pb2,
-    tiers_pb2_grpc,
 )
 from indai.v1.peer_pb2_grpc import PeerServiceStub
 from indai.web.sessions import Sessions
@@ -345,9 +344,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 *tools.services,
                 goals,
                 Service(owner_pb2_grpc.add_OperatorServiceServicer_to_server, operator, operators),
-                Service(
-                    tiers_pb2_grpc.add_TierServiceServicer_to_server, TierServicer(tiers, bindings), operators
-                ),
+                tier_service(plan.pool, tiers, bindings, clock, operators),
                 gone,
                 public.service(),
                 *desk_services(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.quoting import quoted
 from indai.runtime.bindings import TENANTS, Bindings
+from indai.runtime.proposals.service import Proposing
+from indai.runtime.proposals.store import Proposals
 from indai.runtime.tiers import Agent, Binding, Kind, Tier, parse, read_files
 from indai.runtime.tierstore import Named, Row, TierStore
 from indai.v1 import tiers_pb2 as pb
@@ -21,10 +23,13 @@ _NO_VERSION = 2**31 - 1
 
 
 class TierServicer(tiers_pb2_grpc.TierServiceServicer):
-    """Stores and shows configurations. Who may, the server has asked before."""
+    """Stores and shows configurations. Who may, the server has asked before; `who` names them."""
 
-    def __init__(self, store: TierStore, bindings: Bindings) -> None:
-        self._store, self._bindings = store, bindings
+    def __init__(
+        self, store: TierStore, bindings: Bindings, proposals: Proposals, who: Callable[[Any], str]
+    ) -> None:
+        self._store, self._bindings, self._who = store, bindings, who
+        self._proposing = Proposing(proposals, store, bindings, self._check_bindings)
 
     async def ApplyTiers(self, request: pb.ApplyTiersRequest, context: Any) -> pb.ApplyTiersResponse:
         """Check all, then store all."""
@@ -111,6 +116,30 @@ class TierServicer(tiers_pb2_grpc.TierServiceServicer):
         return pb.PreviewPromptResponse(
             parts=parts, tools=found.tools, guardrails=[rule.id for _, rule in found.rules]
         )
+
+    async def ProposePersona(
+        self, request: pb.ProposePersonaRequest, context: Any
+    ) -> pb.ProposePersonaResponse:
+        """Drafted for somebody who decides."""
+        return await self._proposing.propose(request, self._who(context))
+
+    async def GetPersonaProposal(
+        self, request: pb.GetPersonaProposalRequest, context: Any
+    ) -> pb.GetPersonaProposalResponse:
+        """As it is now."""
+        return await self._proposing.one(request)
+
+    async def ListPersonaProposals(
+        self, request: pb.ListPersonaProposalsRequest, context: Any
+    ) -> pb.ListPersonaProposalsResponse:
+        """Newest first."""
+        return await self._proposing.listed(request)
+
+    async def DecidePersonaProposal(
+        self, request: pb.DecidePersonaProposalRequest, context: Any
+    ) -> pb.DecidePersonaProposalResponse:
+        """A new version, or nothing."""
+        return await self._proposing.decide(request, self._who(context))
 
     async def _check_tenants(self, tenant: str, tenants: Sequence[Named], rest: Sequence[Named]) -> None:
         """Whoever configures something for a tenant must have one."""

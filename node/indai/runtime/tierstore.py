@@ -101,19 +101,7 @@ class TierStore:
         """Store, all or none; gives those that have changed, at their new versions."""
         try:
             async with transaction(self._pool, (tenant,)) as connection:
-                wanted = [(each.kind, each.slug) for each in named]
-                known = await _newest(connection, tenant, wanted, lock=True)
-                changed = []
-                for each in named:
-                    before = known.get((each.kind, each.slug))
-                    config = dump(each.tier)
-                    if before is None or before.config != config:
-                        changed.append(Row(each.kind, each.slug, before.version + 1 if before else 1, config))
-                await _insert(connection, tenant, changed, by, note)
-                await _route(connection, tenant, named)
-                for row in changed:
-                    payload = f"{tenant}/{row.kind.value}/{row.slug}"
-                    await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
+                return await stored(connection, tenant, named, by, note)
         except asyncpg.UniqueViolationError as error:
             if "routing_keys" in (error.constraint_name or ""):
                 raise InvalidInput(
@@ -122,13 +110,32 @@ class TierStore:
                     hint="a number or host leads to one binding only",
                 ) from None
             raise
-        return changed
 
     async def routed(self, routing_key: str) -> tuple[str, str] | None:
         """Tenant and binding that answer at a number or host."""
         query = "SELECT tenant, binding FROM runtime.routing_keys WHERE routing_key = $1"
         rows = await one_trip(self._pool, query, routing_key)
         return (rows[0]["tenant"], rows[0]["binding"]) if rows else None
+
+
+async def stored(
+    connection: asyncpg.Connection, tenant: str, named: Sequence[Named], by: str, note: str
+) -> list[Row]:
+    """Store within a transaction; gives those that have changed, at their new versions."""
+    wanted = [(each.kind, each.slug) for each in named]
+    known = await _newest(connection, tenant, wanted, lock=True)
+    changed = []
+    for each in named:
+        before = known.get((each.kind, each.slug))
+        config = dump(each.tier)
+        if before is None or before.config != config:
+            changed.append(Row(each.kind, each.slug, before.version + 1 if before else 1, config))
+    await _insert(connection, tenant, changed, by, note)
+    await _route(connection, tenant, named)
+    for row in changed:
+        payload = f"{tenant}/{row.kind.value}/{row.slug}"
+        await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
+    return changed
 
 
 async def _newest(

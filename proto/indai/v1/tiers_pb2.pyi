@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +19,344 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PersonaProposalState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PersonaProposalStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PersonaProposalState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PERSONA_PROPOSAL_STATE_UNSPECIFIED: _PersonaProposalState.ValueType  # 0
+    """Not said."""
+    PERSONA_PROPOSAL_STATE_OPEN: _PersonaProposalState.ValueType  # 1
+    """Waits for a decision."""
+    PERSONA_PROPOSAL_STATE_ACCEPTED: _PersonaProposalState.ValueType  # 2
+    """Became a version."""
+    PERSONA_PROPOSAL_STATE_REJECTED: _PersonaProposalState.ValueType  # 3
+    """Changed nothing."""
+
+class PersonaProposalState(_PersonaProposalState, metaclass=_PersonaProposalStateEnumTypeWrapper):
+    """Where a proposal stands."""
+
+PERSONA_PROPOSAL_STATE_UNSPECIFIED: PersonaProposalState.ValueType  # 0
+"""Not said."""
+PERSONA_PROPOSAL_STATE_OPEN: PersonaProposalState.ValueType  # 1
+"""Waits for a decision."""
+PERSONA_PROPOSAL_STATE_ACCEPTED: PersonaProposalState.ValueType  # 2
+"""Became a version."""
+PERSONA_PROPOSAL_STATE_REJECTED: PersonaProposalState.ValueType  # 3
+"""Changed nothing."""
+Global___PersonaProposalState: _TypeAlias = PersonaProposalState  # noqa: Y015
+
+@_typing.final
+class PersonaProposal(_message.Message):
+    """A change of a persona that somebody proposes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROPOSAL_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    SLUG_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    CHANGE_YAML_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    ASKED_FIELD_NUMBER: _builtins.int
+    BASE_VERSION_FIELD_NUMBER: _builtins.int
+    DIFF_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    DECIDED_BY_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    DECIDE_TIME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    proposal_id: _builtins.str
+    """Names it."""
+    tenant: _builtins.str
+    """Slug of the tenant."""
+    slug: _builtins.str
+    """Slug of the persona."""
+    state: Global___PersonaProposalState.ValueType
+    """Where it stands."""
+    change_yaml: _builtins.str
+    """What is to be different: YAML of some keys of the persona (a merge patch, RFC 7396)."""
+    reason: _builtins.str
+    """Why, in one line."""
+    created_by: _builtins.str
+    """Who proposed it; `people` where it is learned from what they said."""
+    asked: _builtins.int
+    """In how many conversations people wished for it; 0 for one that an operator wrote."""
+    base_version: _builtins.int
+    """The persona's newest version, which an open one would change. 0 for one that was decided."""
+    diff: _builtins.str
+    """What it would do to that version, as a unified diff; of an open one only. Empty if it would do nothing any more."""
+    problem: _builtins.str
+    """Why it can't be accepted as things are; of an open one only."""
+    decided_by: _builtins.str
+    """Who decided."""
+    note: _builtins.str
+    """What they said of it."""
+    version: _builtins.int
+    """The version that an accepted one became."""
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    @_builtins.property
+    def decide_time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        proposal_id: _builtins.str = ...,
+        tenant: _builtins.str = ...,
+        slug: _builtins.str = ...,
+        state: Global___PersonaProposalState.ValueType = ...,
+        change_yaml: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        created_by: _builtins.str = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        asked: _builtins.int = ...,
+        base_version: _builtins.int = ...,
+        diff: _builtins.str = ...,
+        problem: _builtins.str = ...,
+        decided_by: _builtins.str = ...,
+        note: _builtins.str = ...,
+        decide_time: _timestamp_pb2.Timestamp | None = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "decide_time", b"decide_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "base_version", b"base_version", "change_yaml", b"change_yaml", "create_time", b"create_time", "created_by", b"created_by", "decide_time", b"decide_time", "decided_by", b"decided_by", "diff", b"diff", "note", b"note", "problem", b"problem", "proposal_id", b"proposal_id", "reason", b"reason", "slug", b"slug", "state", b"state", "tenant", b"tenant", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PersonaProposal: _TypeAlias = PersonaProposal  # noqa: Y015
+
+@_typing.final
+class ProposePersonaRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    SLUG_FIELD_NUMBER: _builtins.int
+    CHANGE_YAML_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Slug of the tenant."""
+    slug: _builtins.str
+    """Slug of the persona."""
+    change_yaml: _builtins.str
+    """What is to be different: identity, voice, languages, mixes, formality, never, greetings, deflection."""
+    reason: _builtins.str
+    """Why; 1 to 200 characters."""
+    request_id: _builtins.str
+    """At most 64 characters; the same again is the same proposal. Empty for none."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        slug: _builtins.str = ...,
+        change_yaml: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_yaml", b"change_yaml", "reason", b"reason", "request_id", b"request_id", "slug", b"slug", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProposePersonaRequest: _TypeAlias = ProposePersonaRequest  # noqa: Y015
+
+@_typing.final
+class ProposePersonaResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROPOSAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def proposal(self) -> Global___PersonaProposal:
+        """As it is stored, with what it would do."""
+
+    def __init__(
+        self,
+        *,
+        proposal: Global___PersonaProposal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProposePersonaResponse: _TypeAlias = ProposePersonaResponse  # noqa: Y015
+
+@_typing.final
+class GetPersonaProposalRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    PROPOSAL_ID_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Slug of the tenant."""
+    proposal_id: _builtins.str
+    """Which one."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        proposal_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["proposal_id", b"proposal_id", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPersonaProposalRequest: _TypeAlias = GetPersonaProposalRequest  # noqa: Y015
+
+@_typing.final
+class GetPersonaProposalResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROPOSAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def proposal(self) -> Global___PersonaProposal:
+        """As it is now."""
+
+    def __init__(
+        self,
+        *,
+        proposal: Global___PersonaProposal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPersonaProposalResponse: _TypeAlias = GetPersonaProposalResponse  # noqa: Y015
+
+@_typing.final
+class ListPersonaProposalsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    SLUG_FIELD_NUMBER: _builtins.int
+    DECIDED_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Slug of the tenant."""
+    slug: _builtins.str
+    """One persona, or empty for all."""
+    decided: _builtins.bool
+    """Those that were decided, too."""
+    page_size: _builtins.int
+    """At most 100; 0 means 50."""
+    page_token: _builtins.str
+    """From the page before."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        slug: _builtins.str = ...,
+        decided: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decided", b"decided", "page_size", b"page_size", "page_token", b"page_token", "slug", b"slug", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPersonaProposalsRequest: _TypeAlias = ListPersonaProposalsRequest  # noqa: Y015
+
+@_typing.final
+class ListPersonaProposalsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROPOSALS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def proposals(self) -> _containers.RepeatedCompositeFieldContainer[Global___PersonaProposal]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        proposals: _abc.Iterable[Global___PersonaProposal] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "proposals", b"proposals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPersonaProposalsResponse: _TypeAlias = ListPersonaProposalsResponse  # noqa: Y015
+
+@_typing.final
+class DecidePersonaProposalRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    PROPOSAL_ID_FIELD_NUMBER: _builtins.int
+    ACCEPT_FIELD_NUMBER: _builtins.int
+    BASE_VERSION_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Slug of the tenant."""
+    proposal_id: _builtins.str
+    """Which one."""
+    accept: _builtins.bool
+    """Accept, or reject."""
+    base_version: _builtins.int
+    """To accept: the version of the persona that was looked at; refused if another is the newest by now."""
+    note: _builtins.str
+    """What to say of it; at most 200 characters."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        proposal_id: _builtins.str = ...,
+        accept: _builtins.bool = ...,
+        base_version: _builtins.int = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept", b"accept", "base_version", b"base_version", "note", b"note", "proposal_id", b"proposal_id", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecidePersonaProposalRequest: _TypeAlias = DecidePersonaProposalRequest  # noqa: Y015
+
+@_typing.final
+class DecidePersonaProposalResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROPOSAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def proposal(self) -> Global___PersonaProposal:
+        """As it is now."""
+
+    def __init__(
+        self,
+        *,
+        proposal: Global___PersonaProposal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecidePersonaProposalResponse: _TypeAlias = DecidePersonaProposalResponse  # noqa: Y015
 
 @_typing.final
 class Tier(_message.Message):

@@ -66,6 +66,26 @@ class TierServiceStub:
                 request_serializer=indai_dot_v1_dot_tiers__pb2.PreviewPromptRequest.SerializeToString,
                 response_deserializer=indai_dot_v1_dot_tiers__pb2.PreviewPromptResponse.FromString,
                 _registered_method=True)
+        self.ProposePersona = channel.unary_unary(
+                '/indai.v1.TierService/ProposePersona',
+                request_serializer=indai_dot_v1_dot_tiers__pb2.ProposePersonaRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_tiers__pb2.ProposePersonaResponse.FromString,
+                _registered_method=True)
+        self.GetPersonaProposal = channel.unary_unary(
+                '/indai.v1.TierService/GetPersonaProposal',
+                request_serializer=indai_dot_v1_dot_tiers__pb2.GetPersonaProposalRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_tiers__pb2.GetPersonaProposalResponse.FromString,
+                _registered_method=True)
+        self.ListPersonaProposals = channel.unary_unary(
+                '/indai.v1.TierService/ListPersonaProposals',
+                request_serializer=indai_dot_v1_dot_tiers__pb2.ListPersonaProposalsRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_tiers__pb2.ListPersonaProposalsResponse.FromString,
+                _registered_method=True)
+        self.DecidePersonaProposal = channel.unary_unary(
+                '/indai.v1.TierService/DecidePersonaProposal',
+                request_serializer=indai_dot_v1_dot_tiers__pb2.DecidePersonaProposalRequest.SerializeToString,
+                response_deserializer=indai_dot_v1_dot_tiers__pb2.DecidePersonaProposalResponse.FromString,
+                _registered_method=True)
 
 
 class TierServiceServicer:
@@ -116,6 +136,36 @@ class TierServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ProposePersona(self, request, context):
+        """Drafts a change of a persona that somebody else looks at. Nothing changes until it is accepted. RATE_LIMITED when the
+        persona has too many proposals.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPersonaProposal(self, request, context):
+        """One proposal, with what it would do now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPersonaProposals(self, request, context):
+        """Proposals, newest first: those of operators, and those learned from what people say of how a persona speaks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecidePersonaProposal(self, request, context):
+        """Accepts a proposal, which makes a version of the persona, or rejects it. The same decision again changes nothing; the
+        contrary is refused. RATE_LIMITED when the persona was changed too often within a day.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TierServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -148,6 +198,26 @@ def add_TierServiceServicer_to_server(servicer, server):
                     servicer.PreviewPrompt,
                     request_deserializer=indai_dot_v1_dot_tiers__pb2.PreviewPromptRequest.FromString,
                     response_serializer=indai_dot_v1_dot_tiers__pb2.PreviewPromptResponse.SerializeToString,
+            ),
+            'ProposePersona': grpc.unary_unary_rpc_method_handler(
+                    servicer.ProposePersona,
+                    request_deserializer=indai_dot_v1_dot_tiers__pb2.ProposePersonaRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_tiers__pb2.ProposePersonaResponse.SerializeToString,
+            ),
+            'GetPersonaProposal': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPersonaProposal,
+                    request_deserializer=indai_dot_v1_dot_tiers__pb2.GetPersonaProposalRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_tiers__pb2.GetPersonaProposalResponse.SerializeToString,
+            ),
+            'ListPersonaProposals': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPersonaProposals,
+                    request_deserializer=indai_dot_v1_dot_tiers__pb2.ListPersonaProposalsRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_tiers__pb2.ListPersonaProposalsResponse.SerializeToString,
+            ),
+            'DecidePersonaProposal': grpc.unary_unary_rpc_method_handler(
+                    servicer.DecidePersonaProposal,
+                    request_deserializer=indai_dot_v1_dot_tiers__pb2.DecidePersonaProposalRequest.FromString,
+                    response_serializer=indai_dot_v1_dot_tiers__pb2.DecidePersonaProposalResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -314,6 +384,114 @@ class TierService:
             '/indai.v1.TierService/PreviewPrompt',
             indai_dot_v1_dot_tiers__pb2.PreviewPromptRequest.SerializeToString,
             indai_dot_v1_dot_tiers__pb2.PreviewPromptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ProposePersona(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.TierService/ProposePersona',
+            indai_dot_v1_dot_tiers__pb2.ProposePersonaRequest.SerializeToString,
+            indai_dot_v1_dot_tiers__pb2.ProposePersonaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPersonaProposal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.TierService/GetPersonaProposal',
+            indai_dot_v1_dot_tiers__pb2.GetPersonaProposalRequest.SerializeToString,
+            indai_dot_v1_dot_tiers__pb2.GetPersonaProposalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPersonaProposals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.TierService/ListPersonaProposals',
+            indai_dot_v1_dot_tiers__pb2.ListPersonaProposalsRequest.SerializeToString,
+            indai_dot_v1_dot_tiers__pb2.ListPersonaProposalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecidePersonaProposal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/indai.v1.TierService/DecidePersonaProposal',
+            indai_dot_v1_dot_tiers__pb2.DecidePersonaProposalRequest.SerializeToString,
+            indai_dot_v1_dot_tiers__pb2.DecidePersonaProposalResponse.FromString,
             options,
             channel_credentials,
             insecure,

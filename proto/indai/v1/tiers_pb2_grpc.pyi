@@ -49,6 +49,18 @@ class TierServiceStub:
     """Makes an older version the newest again, as a version of its own."""
     PreviewPrompt: _grpc.UnaryUnaryMultiCallable[_tiers_pb2.PreviewPromptRequest, _tiers_pb2.PreviewPromptResponse]
     """The prompt's static part of a binding, with its tokens by tier."""
+    ProposePersona: _grpc.UnaryUnaryMultiCallable[_tiers_pb2.ProposePersonaRequest, _tiers_pb2.ProposePersonaResponse]
+    """Drafts a change of a persona that somebody else looks at. Nothing changes until it is accepted. RATE_LIMITED when the
+    persona has too many proposals.
+    """
+    GetPersonaProposal: _grpc.UnaryUnaryMultiCallable[_tiers_pb2.GetPersonaProposalRequest, _tiers_pb2.GetPersonaProposalResponse]
+    """One proposal, with what it would do now."""
+    ListPersonaProposals: _grpc.UnaryUnaryMultiCallable[_tiers_pb2.ListPersonaProposalsRequest, _tiers_pb2.ListPersonaProposalsResponse]
+    """Proposals, newest first: those of operators, and those learned from what people say of how a persona speaks."""
+    DecidePersonaProposal: _grpc.UnaryUnaryMultiCallable[_tiers_pb2.DecidePersonaProposalRequest, _tiers_pb2.DecidePersonaProposalResponse]
+    """Accepts a proposal, which makes a version of the persona, or rejects it. The same decision again changes nothing; the
+    contrary is refused. RATE_LIMITED when the persona was changed too often within a day.
+    """
 
 @_typing.type_check_only
 class TierServiceAsyncStub(TierServiceStub):
@@ -71,6 +83,18 @@ class TierServiceAsyncStub(TierServiceStub):
     """Makes an older version the newest again, as a version of its own."""
     PreviewPrompt: _aio.UnaryUnaryMultiCallable[_tiers_pb2.PreviewPromptRequest, _tiers_pb2.PreviewPromptResponse]  # type: ignore[assignment]
     """The prompt's static part of a binding, with its tokens by tier."""
+    ProposePersona: _aio.UnaryUnaryMultiCallable[_tiers_pb2.ProposePersonaRequest, _tiers_pb2.ProposePersonaResponse]  # type: ignore[assignment]
+    """Drafts a change of a persona that somebody else looks at. Nothing changes until it is accepted. RATE_LIMITED when the
+    persona has too many proposals.
+    """
+    GetPersonaProposal: _aio.UnaryUnaryMultiCallable[_tiers_pb2.GetPersonaProposalRequest, _tiers_pb2.GetPersonaProposalResponse]  # type: ignore[assignment]
+    """One proposal, with what it would do now."""
+    ListPersonaProposals: _aio.UnaryUnaryMultiCallable[_tiers_pb2.ListPersonaProposalsRequest, _tiers_pb2.ListPersonaProposalsResponse]  # type: ignore[assignment]
+    """Proposals, newest first: those of operators, and those learned from what people say of how a persona speaks."""
+    DecidePersonaProposal: _aio.UnaryUnaryMultiCallable[_tiers_pb2.DecidePersonaProposalRequest, _tiers_pb2.DecidePersonaProposalResponse]  # type: ignore[assignment]
+    """Accepts a proposal, which makes a version of the persona, or rejects it. The same decision again changes nothing; the
+    contrary is refused. RATE_LIMITED when the persona was changed too often within a day.
+    """
 
 class TierServiceServicer(metaclass=_abc_1.ABCMeta):
     """What agents are composed of: tenants, humans (personas), teams, agents and bindings, each with all its versions.
@@ -126,5 +150,41 @@ class TierServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tiers_pb2.PreviewPromptResponse, _abc.Awaitable[_tiers_pb2.PreviewPromptResponse]]:
         """The prompt's static part of a binding, with its tokens by tier."""
+
+    @_abc_1.abstractmethod
+    def ProposePersona(
+        self,
+        request: _tiers_pb2.ProposePersonaRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tiers_pb2.ProposePersonaResponse, _abc.Awaitable[_tiers_pb2.ProposePersonaResponse]]:
+        """Drafts a change of a persona that somebody else looks at. Nothing changes until it is accepted. RATE_LIMITED when the
+        persona has too many proposals.
+        """
+
+    @_abc_1.abstractmethod
+    def GetPersonaProposal(
+        self,
+        request: _tiers_pb2.GetPersonaProposalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tiers_pb2.GetPersonaProposalResponse, _abc.Awaitable[_tiers_pb2.GetPersonaProposalResponse]]:
+        """One proposal, with what it would do now."""
+
+    @_abc_1.abstractmethod
+    def ListPersonaProposals(
+        self,
+        request: _tiers_pb2.ListPersonaProposalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tiers_pb2.ListPersonaProposalsResponse, _abc.Awaitable[_tiers_pb2.ListPersonaProposalsResponse]]:
+        """Proposals, newest first: those of operators, and those learned from what people say of how a persona speaks."""
+
+    @_abc_1.abstractmethod
+    def DecidePersonaProposal(
+        self,
+        request: _tiers_pb2.DecidePersonaProposalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tiers_pb2.DecidePersonaProposalResponse, _abc.Awaitable[_tiers_pb2.DecidePersonaProposalResponse]]:
+        """Accepts a proposal, which makes a version of the persona, or rejects it. The same decision again changes nothing; the
+        contrary is refused. RATE_LIMITED when the persona was changed too often within a day.
+        """
 
 def add_TierServiceServicer_to_server(servicer: TierServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -40,17 +40,30 @@ class AuditLog:
     ) -> None:
         """`actor` did something in a scope; texts are cut to 200 characters."""
         async with transaction(self._pool, (scope,)) as connection:
-            await connection.execute(
-                "INSERT INTO web.audit_log (scope, at_ms, account, actor, act, target, outcome)"
-                " VALUES ($1, $2, $3, $4, $5, $6, $7)",
-                scope,
-                self._clock(),
-                uuid.UUID(account) if account else None,
-                actor[:200],
-                act[:200],
-                target[:200],
-                outcome[:200],
-            )
+            await self.within(connection, scope, actor, act, target, outcome, account)
+
+    async def within(
+        self,
+        connection: asyncpg.Connection,
+        scope: str,
+        actor: str,
+        act: str,
+        target: str = "",
+        outcome: str = "done",
+        account: str = "",
+    ) -> None:
+        """The same in a transaction that sees the scope: the act and its row stand or fall together."""
+        await connection.execute(
+            "INSERT INTO web.audit_log (scope, at_ms, account, actor, act, target, outcome)"
+            " VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            scope,
+            self._clock(),
+            uuid.UUID(account) if account else None,
+            actor[:200],
+            act[:200],
+            target[:200],
+            outcome[:200],
+        )
 
     async def page(self, scope: str, before: int = 0, size: int = 50) -> tuple[list[Act], int]:
         """Acts of a scope, the newest first, and where the next page begins (0: nowhere)."""

@@ -12,12 +12,13 @@ import asyncpg
 from indai.llm.config import BUILT_IN, parse_config
 from indai.llm.servicer import LlmService
 from indai.llm.store import Store
+from indai.node.auth import Caller
 from indai.node.conversation_role import ConversationPlan, Conversations, conversations
 from indai.node.inprocess import local_channel
 from indai.node.kinds.money import spoken
 from indai.node.service import Service
+from indai.node.tier_role import tier_service
 from indai.runtime.bindings import Bindings
-from indai.runtime.tier_service import TierServicer
 from indai.runtime.tierstore import TierStore
 from indai.tools.approvals import Approvals
 from indai.tools.store import CallStore
@@ -35,6 +36,11 @@ ALICE, BOB = "ind.ai/alice", "ind.ai/bob"
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+async def operator(_: Any) -> Caller:
+    """Whoever calls is the operator of the node."""
+    return Caller(operator=True)
 
 
 @dataclass
@@ -131,7 +137,7 @@ async def cell(
     store, homes = TierStore(pool), set(here)
     toolbox = NodeToolbox(tools, CallStore(pool), Approvals(pool), now_ms, spoken)
     async with Bindings(pool, store) as bindings:
-        tiers = Service(tiers_pb2_grpc.add_TierServiceServicer_to_server, TierServicer(store, bindings))
+        tiers = tier_service(pool, store, bindings, now_ms, operator)
         plan = ConversationPlan(
             pool,
             now_ms,

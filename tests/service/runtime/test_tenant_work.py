@@ -20,6 +20,7 @@ from indai.node.tenancy.figures import Figures
 from indai.node.tenancy.rollup import Rollup, percentile
 from indai.node.tenancy.usage import Usage
 from indai.node.tenancy.work import Work
+from indai.node.tier_role import proposals
 from indai.protocol.errors import NotFound
 from indai.runtime.bindings import Bindings
 from indai.runtime.tier_service import TierServicer
@@ -178,7 +179,7 @@ async def test_numbers_are_counted_before_anybody_opens_a_page(database: Databas
     await _filled(database)
     tiers = TierStore(database.pool)
     bindings = Bindings(database.pool, tiers)
-    service = TierServicer(tiers, bindings)
+    service = TierServicer(tiers, bindings, proposals(database.pool, clock), lambda _: "operator")
     for slug in ("acme", "riverton"):
         text = f"kind: tenant\nslug: {slug}\nname: A\ntime_zone: {ZONE}\n"
         await service.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant=slug, yaml=text), None)

@@ -24,6 +24,7 @@ from indai.runtime.conversations.talk import Talk
 from indai.runtime.conversations.values import Clock, Session, Thought, Turn
 from indai.runtime.goals.store import for_prompt
 from indai.runtime.prompt import Dynamic
+from indai.runtime.proposals.learning import learn
 from indai.runtime.tierstore import TierStore
 from indai.runtime.turn import banking, handing, supervisor, working
 from indai.runtime.turn.afterwards import drafts_only, is_owner, person_of, tell_owner
@@ -123,6 +124,10 @@ class Pipeline:
         if (words := await self._ours(context)) is not None:
             release.say(words)
             return self._ended(context, release, trace, Spoken(release.end()), {})
+        if wish := await learn(
+            around.pool, around.clock, place.tenant, composed.binding.human, turn.session.id, perceived.text
+        ):
+            trace.note(wish=wish)
         thought = await self._answered(context, talk, release, trace)
         await tell_owner(self._around.notices, context, thought)
         return thought

@@ -1,0 +1,1 @@
+"""Changes of personality: proposed or learned, decided by an operator, kept as versions."""
