@@ -7,29 +7,42 @@ import hashlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from indai.client.audit import Severity, audit
+from indai.client.audit import Report, Severity, audit
 from indai.client.audit.findings import Findings
 from indai.client.audit.registry import replay_registry
+from indai.client.audit.twowords import TwoWords
+from indai.client.fraud import Evidence, Prefix
 from indai.client.handlekeys import claim
+from indai.client.keytie import KeyTie
 from indai.client.receiptfile import ReceiptFile
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.handlestate import AgentKey
 from indai.protocol.keys import SigningKey
+from indai.protocol.logkeys import announce
 from indai.protocol.note import Signer, add_signatures, parse_vkey
-from indai.protocol.tlogpolicy import Group, TlogPolicy
-from indai.v1 import negotiation_pb2, owner_pb2, registry_pb2
+from indai.protocol.tlogpolicy import Group, TlogPolicy, parse_policy
+from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, registry_pb2
 from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.service.node.world import now_ms
 from tests.service.web.conftest import HOUR_MS, Desks
-from tests.unit.audit.lies import head_by_a_key_that_was_given_up, ledger_with_a_key_nobody_published, rotated
-from tests.unit.audit.worlds import World, reseal
+from tests.unit.audit.event_lies import moved, two_events_under_one_number
+from tests.unit.audit.lies import (
+    head_by_a_key_that_was_given_up,
+    honest,
+    ledger_with_a_key_nobody_published,
+    receipt_and_refusal,
+    rotated,
+    two_receipts,
+)
+from tests.unit.audit.test_proofs import forked, forked_over_a_change_of_keys
+from tests.unit.audit.worlds import ALICE, BOB, NODE_A, NOW, Node, World, key, reseal
 from tests.web import mirrors
 from tests.web.conftest import DESKTOP, PHONE, Screen, screen
 
@@ -336,10 +349,133 @@ async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_th
         assert export.read_bytes() != whole
         await _judged(window, export, tmp_path / "registry.jsonl", trust)
         await expect(identity).to_have_class("bad")  # another's ledger under a name of one's own
-        evidence = tmp_path / "fraud-x.jsonl"  # is no export, and no damaged one
-        evidence.write_text('{"type":"header","format":"indai-fraud/v2"}\n')
-        await _judged(window, evidence)
-        assert await _verdicts(window) == ["warn"]
+
+
+def _told(
+    folder: Path, world: World, names: tuple[str, ...] = ("a", "b")
+) -> tuple[list[Path], list[Path], Report]:
+    """Exports; the mirror and whom to trust; what the offline audit says, its proofs written beside them."""
+    folder.mkdir()
+    exports, mirror = world.write(folder, names), folder / "registry.jsonl"
+    trust = folder / "network.policy"
+    trust.write_text(world.trust.format())
+    report = audit(exports, mirror, world.trust)
+    for proof in report.proofs:
+        (folder / proof.name).write_bytes(proof.content)
+    return exports, [mirror, trust], report
+
+
+async def test_who_contradicted_themselves_is_proved_in_the_browser_from_the_proof_alone(
+    chromium: Browser, desks: Desks, tmp_path: Path
+) -> None:
+    """Each file of evidence that the offline audit writes is believed here, and the exports show it by
+    themselves."""
+    cases: tuple[tuple[Callable[[], World], str, str], ...] = (
+        (partial(forked, longer=False), NODE_A, "One size, and two roots"),
+        (partial(forked, longer=True), NODE_A, "begins with another root"),
+        (forked_over_a_change_of_keys, NODE_A, "Each key has announced the next"),
+        (
+            partial(forked_over_a_change_of_keys, announced=False, size=2),
+            NODE_A,
+            "each signed by its rotation key",
+        ),
+        (receipt_and_refusal, BOB, "has signed a REJECT"),
+        (two_receipts, BOB, "has signed a RECEIPT"),
+        (two_events_under_one_number, BOB, "has signed a CANCEL"),
+    )
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        proved = window.page.locator('article[data-verdict="fraud"]')
+        for at, (make, whom, words) in enumerate(cases):
+            exports, known, report = _told(tmp_path / str(at), make())
+            proof = known[0].parent / report.proofs[0].name
+            await _judged(window, proof, *known)
+            await expect(proved).to_have_count(1)
+            await expect(proved.locator("li").last).to_contain_text(f"Proved: {whom}")
+            await expect(proved).to_contain_text(words)
+            await _judged(window, proof)  # whose keys these are is open without the registry
+            assert await _verdicts(window) == ["warn"]
+            await _judged(window, *exports, *known)  # the exports show it without the file
+            await expect(proved).to_have_count(1)
+            await expect(proved.locator("li").last).to_contain_text(f"Proved: {whom}")
+        await window.check()
+        await window.picture("auditor-fraud")
+
+
+async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
+    chromium: Browser, desks: Desks, tmp_path: Path
+) -> None:
+    _, known, report = _told(tmp_path / "heads", forked(longer=True))
+    heads = Evidence.parse(report.proofs[0].content)
+    assert heads.prefix is not None
+    _, tied, report = _told(tmp_path / "tied", forked_over_a_change_of_keys())
+    keys = Evidence.parse(report.proofs[0].content)
+    assert keys.tie is not None
+    _, said, report = _told(tmp_path / "words", receipt_and_refusal())
+    words = TwoWords.parse(report.proofs[0].content)
+    world = honest()
+    liar = Node(NODE_A, ALICE, key("liar"), world.registry.network)
+    one, other = (replace(liar, leaves=[leaf]).note(1).encode() for leaf in (b"one", b"other"))
+    unsigned = parse_envelope(words.other)
+    bent = envelope_pb2.Envelope.FromString(unsigned.raw)
+    bent.signatures[0].sig = bytes(64)
+    onward = announce(keys.log.name, key("second"), key("third"))
+    wrong = Prefix(bytes(32), heads.prefix.hashes)
+    pair = Evidence(heads.log, heads.smaller, heads.larger)
+    same = Prefix(pair.opened(pair.smaller).root, heads.prefix.hashes)
+    forgeries: tuple[tuple[bytes, list[Path], str], ...] = (
+        (replace(heads, larger=heads.larger[:-9] + b"AAAAAAA=\n").encode(), known, "has signed the head"),
+        (replace(heads, prefix=wrong).encode(), known, "The two heads exclude each other"),
+        (replace(heads, prefix=same).encode(), known, "The two heads exclude each other"),
+        (
+            replace(heads, larger=heads.smaller, prefix=None).encode(),
+            known,
+            "The two heads exclude each other",
+        ),
+        (Evidence.of(liar.signer().verifier, one, other).encode(), known, "whose keys these are"),
+        (replace(keys, tie=replace(keys.tie, announcements=(onward,))).encode(), tied, "Both keys are those"),
+        (replace(keys, tie=KeyTie(keys.tie.later)).encode(), tied, "Both keys are those"),
+        (replace(keys, larger=keys.smaller).encode(), tied, "Both keys are those"),
+        (TwoWords(words.one, words.one).encode(), said, "The two words exclude each other"),
+        (TwoWords(words.one, bent.SerializeToString()).encode(), said, "has signed a REJECT"),
+        (report.proofs[0].content + b" ", said, "cannot be read"),
+    )
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        for at, (content, files, step) in enumerate(forgeries):
+            path = tmp_path / f"forged-{at}"
+            path.write_bytes(content)
+            await _judged(window, path, *files)
+            assert (await _verdicts(window))[0] == "bad", step
+            await expect(window.page.locator(".steps > li.bad").filter(has_text=step)).not_to_have_count(0)
+            await expect(window.page.get_by_text("Proved:")).to_have_count(0)
+            trust = parse_policy(files[1].read_bytes())
+            assert Severity.FRAUD not in {one.severity for one in audit([path], files[0], trust).findings}
+        # A pair that is no proof is settled by the export of its log, to either side.
+        path = tmp_path / "pair"
+        path.write_bytes(pair.encode())
+        await _judged(window, path, *known)
+        assert (await _verdicts(window))[0] == "warn"
+        await _judged(window, path, tmp_path / "heads" / "a.jsonl", *known)
+        await expect(window.page.locator('article[data-verdict="fraud"]').first).to_contain_text("Proved:")
+
+
+async def test_two_commitments_in_the_place_of_one_are_named(
+    chromium: Browser, desks: Desks, tmp_path: Path
+) -> None:
+    step = "Nobody has put two commitments in the place of one"
+    async with screen(chromium, desks, PHONE) as window:
+        await window.open("/audit")
+        for at, (times, verdict) in enumerate(
+            (((0, 0), "bad"), ((NOW, NOW), "bad"), ((0, NOW), "bad"), ((NOW, 0), "good"))
+        ):
+            exports, known, report = _told(tmp_path / str(at), moved(*times)())
+            found = "succession" in {one.check for one in report.findings}
+            await _judged(window, exports[0], *known)
+            await expect(
+                window.page.locator("article").first.locator(".steps > li").filter(has_text=step)
+            ).to_have_class(verdict)
+            assert found is (verdict == "bad")
 
 
 async def test_a_key_is_judged_by_its_owners_history_whoever_lists_it_too(

@@ -18,7 +18,7 @@ from indai.v1 import negotiation_pb2
 from indai.web.site import Site
 from indai.web.visit import Visit
 
-SCRIPTS: Final = ("verify.js", "registry.js", "audit.js")
+SCRIPTS: Final = ("verify.js", "registry.js", "evidence.js", "audit.js")
 _SAID: Final = re.compile(r'\b(?:w|wrong|refuse)\(\s*("(?:[^"\\]|\\.)+")')
 _SHOWN: Final = (negotiation_pb2.Commitment, negotiation_pb2.Event)
 

@@ -7,11 +7,13 @@ const tell = (said) => (told[said.text] ?? said.text).replace(/\{(\w+)\}/g, (_, 
 const PARTS = ["leaf", "tlog_proof", "cose", "opening", "envelope"];
 const bytes = new TextEncoder();
 const MOST_SHOWN = 200;
-let w, step, Wrong, Registry;
+let w, step, Wrong, Registry, proofs;
 
 async function start() {
   const v = await import(page.dataset.verify), replay = await import(page.dataset.registry);
+  proofs = await import(page.dataset.evidence);
   replay.use(v);
+  proofs.use(v, replay);
   Registry = replay.Registry;
   ({ w, step, Wrong } = v);
   if (!(await v.able())) throw new Wrong(w("This browser cannot check Ed25519 signatures: use a newer one, or the command line."));
@@ -26,13 +28,18 @@ async function start() {
 }
 
 async function judge(v, tables, files) {
-  const known = { keys: [], ledgers: new Map(), people: new Map(), policy: null, registries: [] }, subjects = [];
+  const known = { keys: [], ledgers: new Map(), people: new Map(), policy: null, registries: [], heads: new Map(), trees: new Map(), heard: new Map(), proved: new Set() }, subjects = [];
   for (const file of files) {
     try {
       const kind = await kindOf(file);
       if (kind === "policy") known.policy = await v.readPolicy(await file.text());
       else subjects.push([kind, file]);
     } catch (error) { report(file.name, [failed(error)]); }
+  }
+  // Every head in any of the files must be one of each tree of its log: they are gathered before a tree is rebuilt.
+  for (const [kind, file] of subjects) {
+    // Whatever is wrong with a file is said when it is read for itself.
+    try { await gather(v, kind, file, known); } catch { continue; }
   }
   // Whom to trust is known by now: the registry is read next, and then what rests on it.
   for (const [kind, file] of subjects) {
@@ -43,10 +50,22 @@ async function judge(v, tables, files) {
     try {
       if (kind === "export") await checkExport(v, tables, file, known);
       else if (kind === "receipt") report(file.name, await receiptSteps(v, tables, JSON.parse(await file.text()), known));
-      else if (kind === "fraud") report(file.name, [step(null, w("This is evidence against a log"), w("The command line checks it, with the registry's mirror: indai audit"))]);
-      else if (kind !== "mirror") throw new Wrong(w("This is no receipt, export, mirror or policy."));
+      else if (!/^(mirror|fraud|words)$/.test(kind)) throw new Wrong(w("This is no receipt, export, mirror or policy."));
     } catch (error) { report(file.name, [failed(error)]); }
   }
+  for (const [kind, file] of subjects) {
+    try {
+      if (kind === "fraud") {
+        const found = await proofs.fraudSteps(await proofs.read(file), known);
+        accuse(file.name, found);
+        // What is no evidence says nothing beside other files either.
+        if (found.steps.some((each) => each.ok === false)) for (const [log, heads] of known.heads) known.heads.set(log, heads.filter((head) => head.from !== file));
+      }
+      else if (kind === "words") accuse(file.name, await proofs.twoWords(tables, await proofs.read(file), known));
+    } catch (error) { report(file.name, [failed(error)]); }
+  }
+  for await (const found of proofs.splits(known)) accuse(found.log, found);
+  for await (const found of proofs.contradictions(known)) accuse(found.who, found);
   for (const [name, steps, root] of known.registries) report(name, [...steps, ...trusted(known, root)], true);
   page.dataset.done = String(Number(page.dataset.done ?? 0) + 1);
 }
@@ -55,6 +74,7 @@ async function kindOf(file) {
   const start = await file.slice(0, 4096).text();
   if (start.startsWith('{"type":"header","format":"indai-fraud/')) return "fraud";
   if (start.startsWith('{"type":"header"')) return start.includes('"of":"registry"') ? "mirror" : "export";
+  if (start.startsWith('{\n "format": "indai-two-words/')) return "words";
   if (/^(#|log |witness |quorum )/m.test(start) && !start.startsWith("{")) return "policy";
   return start.includes('"indai-receipt/v1"') ? "receipt" : "unknown";
 }
@@ -66,6 +86,17 @@ function trusted(known, vkey) {
   return [step(ok, w("It is the registry that network.policy names"), ok ? w("") : w("It is another one."), { key: vkey })];
 }
 
+async function gather(v, kind, file, known) {
+  const add = (note) => known.heads.set(note.origin, [...(known.heads.get(note.origin) ?? []), { file: file.name, from: file, note }]);
+  if (kind === "fraud") proofs.headsIn(await proofs.read(file)).forEach(add);
+  if (kind !== "mirror" && kind !== "export") return;
+  for await (const line of lines(file)) {
+    const record = JSON.parse(line);
+    if (/checkpoint$/.test(record.type)) add(v.readNote(record.note));
+    else if (record.type !== "header") return;
+  }
+}
+const accuse = (name, found) => report(name, found.steps, false, found.proved ? "fraud" : "");
 async function* lines(file) {
   const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -95,11 +126,18 @@ async function* records(v, file) {
 }
 // A tree rebuilt from an export's leaves, held against its signed heads.
 class Rebuilt {
-  constructor(v, header) { this.v = v; this.header = header; this.heads = []; this.tree = new v.Tree(); this.wrong = []; this.announced = []; }
+  // `known`: the heads of this log in other files, whose sizes are looked at too.
+  constructor(v, header, known, file) {
+    this.file = file.name;
+    this.seen = new Map();
+    this.sizes = new Set((known.heads.get(header.log) ?? []).map((head) => head.note.size));
+    this.v = v; this.header = header; this.heads = []; this.tree = new v.Tree(); this.wrong = []; this.announced = [];
+  }
   head(note) { const read = this.v.readNote(note); this.heads.push(read); }
   async leaf(raw, index) {
     if (index !== this.tree.size) this.wrong.push(w("leaf {index} stands in the place of {place}", { index, place: this.tree.size }));
     await this.tree.add(await this.v.leafHash(raw));
+    if (this.sizes.has(this.tree.size)) this.seen.set(this.tree.size, this.v.hex(await this.tree.root()));
     for (const head of this.heads) if (head.size === this.tree.size) {
       head.met = true;
       if (this.v.hex(await this.tree.root()) !== this.v.hex(head.root)) this.wrong.push(w("the head of size {size} has another root", head));
@@ -121,6 +159,7 @@ class Rebuilt {
       if (!head.met && head.size) this.wrong.push(w("there are no leaves for the head of size {size}", head));
     }
     const ok = !this.wrong.length && Boolean(newest) && this.tree.size === newest.size;
+    this.newest = ok && steps.every((each) => each.ok !== false) ? newest : null;
     steps.unshift(step(ok, w("Its leaves ({leaves}) are those that its signed heads ({heads}) stand for", { leaves: this.tree.size, heads: this.heads.length }),
       this.wrong.length ? w("Not so: {what}", { what: this.wrong.slice(0, 3).map(tell).join("; ") }) : w("")));
     return steps;
@@ -130,7 +169,7 @@ class Rebuilt {
 async function readMirror(v, file, known) {
   let header, tree, registry;
   for await (const record of records(v, file)) {
-    if (record.type === "header") { header = record; tree = new Rebuilt(v, header); registry = new Registry(header.log); }
+    if (record.type === "header") { header = record; tree = new Rebuilt(v, header, known, file); registry = new Registry(header.log); }
     else if (record.type === "checkpoint") tree.head(record.note);
     else if (record.type === "entry") {
       const raw = v.base64(record.entry);
@@ -145,6 +184,11 @@ async function readMirror(v, file, known) {
   }
   tree.announced = registry.announced;
   known.registries.push([file.name, [...await tree.steps(known.policy), ...chainSteps(registry)], header.vkey]);
+  remember(tree, known);
+}
+// A tree under a head that its log has signed: heads of other files are held against it.
+function remember(tree, known) {
+  if (tree.newest) known.trees.set(tree.header.log, [...(known.trees.get(tree.header.log) ?? []), tree]);
 }
 // Whether an export's ledger is the one that the node's records name, and whether its heads keep to the order of its keys:
 // what one signs after a later one has signed counts for nothing, so whoever stole a former key can't go on with it.
@@ -237,36 +281,43 @@ async function receiptSteps(v, tables, receipt, known) {
   return steps;
 }
 
+// What cannot be read contradicts nothing: of a leaf its own steps say so.
+const listen = async (hear) => { try { await hear(); } catch (error) { if (!(error instanceof Error)) throw error; } };
 async function checkExport(v, tables, file, known) {
   let tree, more = 0;
-  const shown = [];
+  const shown = [], taken = new Map();
   for await (const record of records(v, file)) {
-    if (record.type === "header") tree = new Rebuilt(v, record);
+    if (record.type === "header") tree = new Rebuilt(v, record, known, file);
     else if (record.type === "checkpoint") tree.head(record.note);
     else if (/^(open-|erased-)?leaf$/.test(record.type)) {
       const leaf = v.base64(record.leaf);
       await tree.leaf(leaf, record.index);
       if (record.type !== "open-leaf") continue;
-      const deed = leaf[1] === 1, steps = await v.part(w("The content is what this leaf stands for"), () => contentSteps(v, tables, leaf, v.base64(record.opening), v.base64(record.envelope), known));
+      const raw = v.base64(record.envelope);
+      const deed = leaf[1] === 1, title = w("The content is what this leaf stands for"), steps = await v.part(title, () => contentSteps(v, tables, leaf, v.base64(record.opening), raw, known));
       const wrong = steps.some((each) => each.ok === false);
       if (!deed && !wrong) continue;
+      if (deed) await listen(async () => { await proofs.succeeds(tables, taken, raw, record); await proofs.hear(tables, known.heard, raw); });
       if (shown.length < MOST_SHOWN || wrong) shown.push([tell(w("{file}, leaf {index}", { file: file.name, index: record.index })), steps]);
       else more += 1;
-    }
+    } else if (record.type === "message") await listen(() => proofs.hear(tables, known.heard, v.base64(record.envelope)));
   }
-  report(file.name, [...await tree.steps(known.policy, known.keys), ...await keySteps(v, tree, known)]);
+  const [twice, once] = proofs.successionStep(taken);
+  if (twice.length) once.detail = w("Not so: {what}", { what: twice.slice(0, 3).map(tell).join("; ") });
+  report(file.name, [...await tree.steps(known.policy, known.keys), ...await keySteps(v, tree, known), once]);
+  remember(tree, known);
   for (const [name, steps] of shown) report(name, steps, true);
   if (more) report(file.name, [step(true, w("{n} more are not shown", { n: more }), w("All of them were checked."))]);
 }
 
-function report(name, steps, folded = false) {
-  const verdict = steps.some((each) => each.ok === false) ? "bad" : steps.some((each) => each.ok === null) ? "warn" : "good";
+function report(name, steps, folded = false, proved = "") {
+  const verdict = proved ? proved : steps.some((each) => each.ok === false) ? "bad" : steps.some((each) => each.ok === null) ? "warn" : "good";
   const card = document.createElement("article");
   card.className = "card";
   card.dataset.verdict = verdict;
   const title = document.createElement("h2");
   title.append(name, " ");
-  const tag = element("span", say(verdict), `tag ${verdict}`);
+  const tag = element("span", say(verdict), `tag ${proved ? "bad" : verdict}`);
   title.append(tag);
   const list = element("ol", "", "steps");
   for (const each of steps) list.append(item(each));

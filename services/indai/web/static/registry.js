@@ -103,7 +103,7 @@ function readState(bytes, handle) {
   return { rotation, ranks: rotation.map(idOf), agents, ids, delegations: (got.delegations ?? []).map(hex).join(), origin, vkey, change: record?.change };
 }
 // Two keys of one log that announce, both, that the second follows the first.
-async function succession(body) {
+export async function succession(body) {
   const note = words.decode(body), [format, origin, ...vkeys] = note.slice(0, note.indexOf("\n\n")).split("\n");
   const [old, next] = await Promise.all(vkeys.map(readVkey));
   const lines = note.slice(note.indexOf("\n\n") + 2).split("\n").filter(Boolean).map((line) => line.split(" "));
@@ -114,7 +114,7 @@ async function succession(body) {
   if (format !== "ind.ai/log-key/v1" || vkeys.length !== 2 || old.vkey === next.vkey || !signed.every(Boolean)) refuse("it does not announce the log's next key under both keys");
   return { old: old.vkey, next };
 }
-async function readOperation(body) {
+export async function readOperation(body) {
   const found = envelope(body), got = read(found.payload, [], { 1: "type", 2: "handle", 3: "seq", 4: "prev", 5: "subject", 6: "issued", 7: "registry", 8: "state", 9: "nonce", 10: "predecessor", 11: "successor" });
   read(body, ["signatures"], { 1: "payload", 2: "type", 3: "signatures" });
   if (found.type !== "application/vnd.ind.operation.v1+protobuf" || found.signatures.length !== 1) bad();
