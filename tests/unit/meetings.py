@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from indai.protocol.ballots import BallotAnswer, BallotQuery, CallQuery, Ordinal
-from indai.protocol.contest import FREE, OVERTAKEN, Ruling, rival, ruling
+from indai.protocol.contest import FREE, LOST, OVERTAKEN, Bid, Ruling, rival, ruling
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.group.state import Group, Member
 from indai.protocol.header import GRACE_MS
@@ -127,6 +128,8 @@ class Host:
         store.sent[message.mid] = message
         if side is None and message.supersedes:
             self._check_successor(message)
+            if self.ruling(store, message.thread, message.supersedes, message).waits:
+                raise ProtocolError(Reason.OUT_OF_ORDER, "Another is signed.", rule="LIF-27")
         self._run(store, message.thread, Received(message, signature))
         self._commit(store)
         return []
@@ -152,14 +155,22 @@ class Host:
         lives = ((thread, side.life) for thread, side in self.store.sides.items())
         return next((thread for thread, life in lives if life and mid and life.deed.mid == mid), b"")
 
-    def ruling(self, store: Store, side: Side) -> Ruling:
-        """Whether our signature may be given in a thread that would move something (LIF-25)."""
-        if not side.supersedes or self.world.mutation == "signs-twice":
+    def ruling(self, store: Store, thread: bytes, supersedes: bytes, offer: Message | None) -> Ruling:
+        """Whether our signature may be given in a thread that would move something (LIF-25), on that offer of
+        another's or on one of ours."""
+        if not supersedes or self.world.mutation == "signs-twice":
             return FREE
-        life = store.sides[self.thread_of(side.supersedes)].life
-        others = (each for thread, each in store.sides.items() if thread != side.thread_id)
-        rivals = [found for each in others if each.supersedes == side.supersedes and (found := rival(each))]
-        return ruling(life, side.thread_id, 0, rivals, accepting=side.group is None)
+        life = store.sides[self.thread_of(supersedes)].life
+        others = (each for number, each in store.sides.items() if number != thread)
+        rivals = [found for each in others if each.supersedes == supersedes and (found := rival(each))]
+        ruled = ruling(life, 0, rivals, Bid.of(offer) if offer else None, (b"what all have signed",))
+        return LOST if ruled.waits and self.world.mutation == "never-waits" else ruled
+
+    def waits(self, thread: bytes) -> bool:
+        """Whether our owner's yes has to wait for what becomes of another (LIF-27)."""
+        side = self.store.sides.get(thread)  # none, where a crash took the question
+        offer = side.thread.offer if side and side.thread else None
+        return bool(side and self.ruling(self.store, thread, side.supersedes, offer).waits)
 
     def suits(
         self,
@@ -260,7 +271,8 @@ class Host:
     def _consult(self, store: Store, side: Side, asked: Consult) -> HostAnswers:
         if isinstance(asked.terms, MeetWish):
             return HostAnswers(Outcome.PERMIT)
-        slot, self.ruled = _slot(asked.terms), self.ruling(store, side)
+        offer = side.thread.offer if side.thread else None
+        slot, self.ruled = _slot(asked.terms), self.ruling(store, side.thread_id, side.supersedes, offer)
         if not self.ruled.may_sign:
             return HostAnswers(Outcome.REFUSE, reason=OVERTAKEN)
         if not self.suits(slot, store, side.thread_id, side.supersedes, self.ruled.gives_way):
@@ -268,7 +280,7 @@ class Host:
         if self.behaviour in ("no", "withholds") and side.group is None:
             return HostAnswers(Outcome.REFUSE, reason="POLICY_DENIED")
         asks = self.behaviour in ("asks", "slow") and side.group is None and not asked.approved
-        life_ms = self.world.random.choice((10, 60, 600)) * MINUTE_MS
+        life_ms = self.world.random.choice(self.world.offer_lives) * MINUTE_MS
         return HostAnswers(Outcome.ASK if asks else Outcome.PERMIT, offer_life_ms=life_ms)
 
     def _send(self, store: Store, side: Side, send: Send) -> Sent:
@@ -339,6 +351,7 @@ class World:
         self.now_ms = START_MS - 48 * HOUR_MS
         self.counter = itertools.count(1)
         self.points = 0
+        self.offer_lives: tuple[int, ...] = (10, 60, 600)  # minutes
         self.calm = False
         self.receipts: set[bytes] = set()
         self.votes: dict[bytes, int] = {}
@@ -385,6 +398,11 @@ class World:
         self.convene(thread, wish, coordinator=by, supersedes=side.life.deed.mid)
         return True
 
+    def coincide(self, old: bytes, moves: Sequence[tuple[int, bytes, MeetWish]]) -> None:
+        """These all want it moved before anybody has heard of another."""
+        for by, thread, wish in moves:
+            assert self.move(by, old, thread, wish)
+
     def owner(self, number: int, thread: bytes, event: OwnerWithdraws | OwnerActs) -> None:
         self.hosts[number].take(thread, event)
 
@@ -399,6 +417,10 @@ class World:
             self._deliver(*self.random.choice(waiting))
         elif self.questions and dice < 0.92:
             host, thread = self.questions.pop(self.random.randrange(len(self.questions)))
+            if host.waits(thread):
+                self.questions.append((host, thread))
+                self._tick()
+                return
             if host.behaviour == "slow":
                 self.now_ms += 30 * MINUTE_MS
             with contextlib.suppress(Crash, Exception):

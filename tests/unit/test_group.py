@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from indai.node import succession
 from indai.node.draft import ThreadState
 from indai.protocol.ballots import Ordinal
+from indai.protocol.contest import OVERTAKEN
 from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.group.algorithms import ALGORITHMS
 from indai.protocol.group.board import Ask, Board, Fail, Round, Said, Settle, Step, elect
@@ -210,6 +211,33 @@ def test_a_broken_guard_of_moving_is_found(mutation: str) -> None:
         except Violation:
             return
     pytest.fail("sixty days on which nothing was found")
+
+
+def _coincidence(seed: int, mutation: str = "") -> list[Phase]:
+    """Two to five of those who agreed a meeting want it elsewhere before they have heard of each other; what
+    has become of each move, all being willing."""
+    dice = random.Random(seed)
+    count = dice.randint(3, 5)
+    behaviours = [dice.choice(("good", "good", "asks")) for _ in range(count)]
+    world = World(seed, [frozenset(range(8))] * count, behaviours, mutation=mutation)
+    world.convene(THREAD, wish(0))
+    world.run(0)
+    world.calm, world.offer_lives = False, (600,)
+    movers = dice.sample(range(count), dice.randint(2, count))
+    world.coincide(THREAD, [(by, _moved(n), wish(n + 1)) for n, by in enumerate(movers)])
+    world.run(dice.randint(0, 300))
+    sides = [world.hosts[by].store.sides[_moved(n)] for n, by in enumerate(movers)]
+    assert all(side.reason == OVERTAKEN for side in sides if side.phase is Phase.WITHDRAWN)
+    return [side.phase for side in sides]
+
+
+@pytest.mark.rule("LIF-26")
+@pytest.mark.rule("LIF-27")
+def test_of_moves_by_several_coordinators_at_once_exactly_one_goes_through() -> None:
+    for seed in range(40):
+        assert _coincidence(seed).count(Phase.COMMITTED) == 1, seed
+    lost = [seed for seed in range(40) if Phase.COMMITTED not in _coincidence(seed, "never-waits")]
+    assert len(lost) > 4  # each member who has signed one refuses the others at once, and none is agreed
 
 
 def _bad_day(seed: int, mutation: str = "", crash_at: int = -1) -> World:

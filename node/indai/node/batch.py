@@ -254,10 +254,10 @@ class Batch(Book):
             await self._step(item, Tick())
             return Refused(Reason.THREAD_CLOSED, "The question had run out before your answer came.")
         state = "countered" if item.instead else "approved" if item.approved else "declined"
+        await self._moves.answer(draft, item.instead or side.terms, approved=item.approved)
         # The table's compare-and-set makes it single-use, whatever memory says.
         draft.add("answers", action_hash=item.action_hash, state=state)
         draft.journal("approval", state.upper(), f"You {state} this.")
-        await self._moves.prepare(draft, item.thread, side.supersedes, item.instead or side.terms)
         conversation = self._conversation(draft, draft.thread.columns["peer"])
         await conversation.run(OwnerAnswers(item.approved, item.instead))
         await self._moves.finish(draft)

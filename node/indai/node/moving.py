@@ -17,10 +17,10 @@ from indai.node.draft import Contest, Draft, ThreadState
 from indai.node.items import Convene, Start
 from indai.node.store import Key
 from indai.protocol import contest
-from indai.protocol.contest import OVERTAKEN, Stake
+from indai.protocol.contest import OVERTAKEN, Bid, Stake
 from indai.protocol.copies import replace
-from indai.protocol.errors import IndaiError, Reason, Refused
-from indai.protocol.messages import Body, Message, Terms, Wish
+from indai.protocol.errors import IndaiError, ProtocolError, Reason, Refused
+from indai.protocol.messages import Body, Message, Move, Terms, Wish
 from indai.protocol.party_state import OwnerWithdraws, Side, Succeeded
 
 log = structlog.get_logger(__name__)
@@ -43,8 +43,9 @@ class Moves:
         return await self._agreed(item.owner, item.supersedes) if item.supersedes else None
 
     async def hear(self, draft: Draft, message: Message) -> None:
-        """Before a peer's message is taken in a thread that is open, or new: raises ProtocolError (LIF-16)
-        where a first message may not name what it does."""
+        """Before a peer's message is taken in a thread that is open, or new: raises ProtocolError, LIF-16
+        where a first message may not name what it does, LIF-27 (OUT_OF_ORDER) where an offer has to wait for
+        what becomes of another one."""
         side = draft.state.side if draft.state else None
         supersedes = side.supersedes if side else message.supersedes
         if not supersedes:
@@ -52,10 +53,28 @@ class Moves:
         if side is None:
             succession.check(await self._agreed(draft.owner, supersedes), message)
         said = message.body if isinstance(message.body, Wish | Terms) else side.terms if side else None
-        await self.prepare(draft, message.thread, supersedes, said)
+        bid = Bid.of(message) if message.move is Move.OFFER else None
+        await self.prepare(draft, message.thread, supersedes, said, bid)
+        if bid and draft.contest.accepting.waits:
+            what = "Another change of the same is signed here, and not decided yet."
+            raise ProtocolError(Reason.OUT_OF_ORDER, what, rule="LIF-27")
 
-    async def prepare(self, draft: Draft, thread: bytes, supersedes: bytes, said: Body | None) -> None:
-        """What makes way for what `thread` agrees on, and whether our signature may be given there."""
+    async def answer(self, draft: Draft, said: Body | None, *, approved: bool) -> None:
+        """Before our owner's answer to a question is taken; raises Refused(THREAD_OPEN), and the question
+        stays, where a yes has to wait (LIF-27)."""
+        side = draft.thread.side
+        offer = side.thread.offer if side.thread else None
+        bid = Bid.of(offer) if offer and offer.sender != side.owner else None
+        await self.prepare(draft, side.thread_id, side.supersedes, said, bid)
+        if approved and bid and draft.contest.accepting.waits:
+            what = "You have agreed to another change of the same, and not everybody has signed that yet."
+            raise Refused(Reason.THREAD_OPEN, what, hint="say no, or answer again once that is decided")
+
+    async def prepare(
+        self, draft: Draft, thread: bytes, supersedes: bytes, said: Body | None, bid: Bid | None = None
+    ) -> None:
+        """What makes way for what `thread` agrees on, and whether our signature may be given there: on `bid`,
+        the peer's offer, if there is one."""
         if not supersedes:
             return
         old = await self._agreed(draft.owner, supersedes)
@@ -65,7 +84,7 @@ class Moves:
             return
         others = await self._threads(draft.owner, [each for each in old.side.contenders if each != thread])
         time_ms = said.replaces_ms if isinstance(said, Wish | Terms) else 0
-        draft.contest = _contest(old, thread, time_ms, others)
+        draft.contest = _contest(old, time_ms, others, bid)
 
     async def finish(self, draft: Draft) -> None:
         """Keep what an item has changed. What was agreed in another's place ends that one in this batch, and
@@ -156,12 +175,11 @@ class Moves:
         return (await self._threads(owner, [thread])).get(thread) if thread else None
 
 
-def _contest(old: ThreadState, thread: bytes, time_ms: int, others: Mapping[bytes, ThreadState]) -> Contest:
+def _contest(old: ThreadState, time_ms: int, others: Mapping[bytes, ThreadState], bid: Bid | None) -> Contest:
     life = old.side.life
     rivals = [found for state in others.values() if (found := contest.rival(state.side))]
-    offering, accepting = (
-        contest.ruling(life, thread, time_ms, rivals, accepting=accepting) for accepting in (False, True)
-    )
+    offering = contest.ruling(life, time_ms, rivals)
+    accepting = contest.ruling(life, time_ms, rivals, bid, succession.signatures(old)) if bid else offering
     rows = frozenset(row for each in accepting.gives_way for row in succession.reserved(others[each]))
     is_taken = life is None or contest.is_taken(life, time_ms)
     return Contest(offering, accepting, rows, is_taken)

@@ -9,7 +9,7 @@ from indai.node.kinds.meet import uids
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import NotFound, ProtocolError, Reason, Refused
 from indai.protocol.lifecycle import check_successor
-from indai.protocol.messages import Body, MeetTerms, MeetWish, Message, Terms, Window, Wish
+from indai.protocol.messages import Body, MeetTerms, MeetWish, Message, ReceiptBody, Terms, Window, Wish
 from indai.protocol.party_state import Side
 
 
@@ -41,6 +41,16 @@ def offer_of(side: Side) -> Message | None:
     if side.group is not None:
         return side.group.offer
     return side.thread.offer if side.thread else None
+
+
+def signatures(old: ThreadState) -> tuple[bytes, ...]:
+    """All under what this thread has agreed with several, in the order of its parties; none of two: what each
+    side has kept of those may differ."""
+    thread = old.side.thread
+    receipts = (each.body for each in thread.messages) if thread else ()
+    proven = next((body.commitment for body in receipts if isinstance(body, ReceiptBody)), b"")
+    raw = proven or (old.commitment if old.side.group else None)
+    return tuple(each.sig for each in parse_envelope(raw).signatures) if raw else ()
 
 
 def leaving(old: ThreadState | None, said: Body | None) -> Leaving:

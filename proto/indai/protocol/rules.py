@@ -446,8 +446,14 @@ _RULES = (
     ),
     Rule(
         "LIF-26",
-        "Where both have offered to supersede the same, the thread with the lower id wins, and who offered in"
-        " the other withdraws it.",
+        "Where two have offered to supersede the same, a hash that neither chooses says whose offer stays, on"
+        " every side alike, and the other is withdrawn.",
+        _LIFE,
+    ),
+    Rule(
+        "LIF-27",
+        "Of several, whose signature for one is open lets any other wait that is not ahead, until that one is"
+        " decided.",
         _LIFE,
     ),
 )

@@ -244,6 +244,42 @@ async def test_what_not_all_sign_leaves_the_meeting_of_several_as_it_was(five: F
         assert stands.commitment_state == owner_pb2.COMMITMENT_STATE_COMMITTED
 
 
+@pytest.mark.rule("LIF-26")
+@pytest.mark.rule("LIF-27")
+async def test_three_who_move_it_at_once_come_to_one_time_and_the_others_hear_why(five: Five) -> None:
+    old = await five.meet("chitra", "esha", title="Wanted elsewhere by all", ahead=200)
+    three = ("anu", "chitra", "esha")  # each on a node of its own
+    await five.threads(*three)
+    requests = []
+    for days in (210, 220, 230):
+        requests.append(
+            owner_pb2.RescheduleCommitmentRequest(request_id=str(uuid.uuid4()), thread_id=old.thread_id)
+        )
+        requests[-1].start_time.FromMilliseconds(now_ms() + days * DAY)
+        requests[-1].end_time.FromMilliseconds(now_ms() + (days + 2) * DAY)
+    said = await asyncio.gather(
+        *(
+            five.owners[who].stub.RescheduleCommitment(each)
+            for who, each in zip(three, requests, strict=True)
+        ),
+        return_exceptions=True,
+    )
+    begun = {
+        who: each.thread.thread_id
+        for who, each in zip(three, said, strict=True)
+        if isinstance(each, owner_pb2.RescheduleCommitmentResponse)
+    }
+    ends = {who: await until(five.owners[who], thread, has_ended) for who, thread in begun.items()}
+    (agreed,) = [end for end in ends.values() if end.state == owner_pb2.THREAD_STATE_COMMITTED]
+    lost = [end for end in ends.values() if end is not agreed]
+    assert all(end.reason == "OVERTAKEN" for end in lost), lost
+    assert all("came first" in end.words for end in lost), lost
+    for who in three:
+        await until(five.owners[who], old.thread_id, is_superseded)
+        stands = await until(five.owners[who], agreed.thread_id, has_ended)
+        assert stands.commitment_mid == agreed.commitment_mid
+
+
 async def told(five: Five, name: str, thread: owner_pb2.Thread) -> None:
     """Once the node has noticed what its owner did to the meeting in their calendar, they say: tell them."""
     address = five.nodes[name].info.addresses["owner"]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from indai.node.engine import Engine
 from indai.node.moving import Moves
 from indai.node.settlement import Settlement
+from indai.protocol.contest import Bid, is_ahead
 from indai.protocol.envelope import cosign, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, Reason, Unavailable
+from indai.protocol.lifecycle import committed
 from indai.protocol.party_state import OwnerActs
 from indai.v1 import negotiation_pb2, owner_pb2
 
@@ -23,6 +26,7 @@ from tests.service.node.test_doubt import receipt
 from tests.service.node.test_meeting import COMMITTED, DAY, REJECTED, ask
 from tests.service.node.test_owner import AWAITING, WITHDRAWN, approve, inbox
 from tests.service.node.world import Owner, now_ms
+from tests.unit.lives import DEED
 
 SUPERSEDED = owner_pb2.COMMITMENT_STATE_SUPERSEDED
 ENDED = (COMMITTED, REJECTED, WITHDRAWN, owner_pb2.THREAD_STATE_LAPSED)
@@ -204,9 +208,9 @@ async def test_a_question_about_what_is_moved_otherwise_is_void_and_never_holds_
     assert await inbox(pair.bob, asked.thread_id) is None
 
 
-@pytest.mark.parametrize("mine", ["older", "younger"])
+@pytest.mark.parametrize("mine", ["kept", "taken back"])
 @pytest.mark.rule("LIF-26")
-async def test_of_two_offers_that_cross_the_older_threads_is_accepted(scene: Scene, mine: str) -> None:
+async def test_of_two_offers_that_cross_the_one_that_is_drawn_is_accepted(scene: Scene, mine: str) -> None:
     carol, eve = scene.carol, scene.eve
     old, proposal = await scene.ask("To be moved by both")
     agreed = scene.offer(proposal)
@@ -215,10 +219,10 @@ async def test_of_two_offers_that_cross_the_older_threads_is_accepted(scene: Sce
     asked = (await carol.stub.RescheduleCommitment(move(await seen(carol, old)))).thread.thread_id
     wish = parse_envelope((await scene.thread(asked)).messages[0].envelope)
     # eve wants it elsewhere, too, and carol's agent offers her that once its owner has said yes.
-    own_id = bytes.fromhex(asked)
-    at_ms = int.from_bytes(own_id[:6], "big") + (1 if mine == "older" else -1)
-    thread = at_ms.to_bytes(6, "big") + own_id[6:]
-    hers = negotiation_pb2.Move.FromString((await scene.proposal(now_ms() + 40 * DAY, "Elsewhere")).payload)
+    low = b"\x70\x00\x80" + bytes(7) if mine == "kept" else b"\x7f\xff\xbf" + b"\xff" * 7
+    thread = bytes.fromhex(asked)[:6] + low  # which id she chooses for it decides nothing
+    at_ms = now_ms() + (40 if mine == "kept" else 41) * DAY
+    hers = negotiation_pb2.Move.FromString((await scene.proposal(at_ms, "Elsewhere")).payload)
     hers.header.id, hers.header.thread, hers.propose.supersedes = thread, thread, agreed.mid
     assert not (await scene.say(seal(payload_type("move"), hers.SerializeToString(), [eve.key]))).error.reason
     await approve(carol, thread.hex())
@@ -226,17 +230,22 @@ async def test_of_two_offers_that_cross_the_older_threads_is_accepted(scene: Sce
     # eve has not seen that when she offers carol what carol has asked for.
     terms = negotiation_pb2.Commitment.FromString(scene.offer(wish).payload)
     terms.supersedes = agreed.mid
-    crossing = seal(payload_type("commitment"), terms.SerializeToString(), [eve.key])
+    life, other = committed(replace(DEED, mid=agreed.mid)), Bid(offered.mid, "carol")
+    for number in range(99):
+        terms.header.nonce = bytes([number]) * len(terms.header.nonce)
+        crossing = seal(payload_type("commitment"), terms.SerializeToString(), [eve.key])
+        if is_ahead(life, (), other, Bid(crossing.mid, "eve")) is (mine == "kept"):
+            break
     assert not (await scene.say(crossing)).error.reason
-    own, other = await seen(carol, asked), await seen(carol, thread.hex())
+    own, theirs = await seen(carol, asked), await seen(carol, thread.hex())
     accepted = (await scene.say(cosign(offered, eve.key))).replies
-    if mine == "older":
-        assert (own.state, other.state, other.reason) == (AWAITING, WITHDRAWN, "OVERTAKEN")
+    if mine == "taken back":
+        assert (own.state, theirs.state, theirs.reason) == (AWAITING, WITHDRAWN, "OVERTAKEN")
         assert not (await scene.say(receipt(scene, wish, crossing))).error.reason
     else:
         assert (own.state, own.reason) == (REJECTED, "OVERTAKEN")
         assert accepted
-    stands, lost = (asked, thread.hex()) if mine == "older" else (thread.hex(), asked)
+    stands, lost = (asked, thread.hex()) if mine == "taken back" else (thread.hex(), asked)
     assert (await seen(carol, stands)).state == COMMITTED
     assert (await seen(carol, lost)).state in (WITHDRAWN, REJECTED)
     before = (await scene.thread(old)).thread  # eve numbers what becomes of it

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from indai.protocol import lifecycle, party_life
 from indai.protocol.ballots import BallotAnswer, BallotQuery, CallQuery
+from indai.protocol.contest import OVERTAKEN
 from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.group.algorithms import ALGORITHMS
 from indai.protocol.group.board import Ask, Fail, Round, Said, Settle
@@ -69,6 +70,7 @@ from indai.protocol.queries import WindowsAnswer, answers
 
 ROUND_MS = 15 * MINUTE_MS  # how long a question waits: members' agents answer at once when they are there
 ANSWER_LIFE_MS = 366 * DAY_MS
+_CAME_FIRST = "Another change of the meeting came first, or is about to."
 SILENT = "SILENT"
 DECLINED = "DECLINED"
 
@@ -116,8 +118,7 @@ def step(side: Side, event: Event, now_ms: int) -> Next:
         case OwnerWithdraws(reason):
             if side.phase.ended:
                 raise Refused(Reason.THREAD_CLOSED, "The negotiation has ended.", hint="see: indai threads")
-            words = "Another move came first." if reason else "The request was taken back."
-            return _fail(side, Phase.WITHDRAWN, reason, (), words)
+            return _fail(side, Phase.WITHDRAWN, reason, (), "The request was taken back.")
         case Tick():
             return _tick(side, now_ms)
         case _:
@@ -344,6 +345,7 @@ def _fail(side: Side, phase: Phase, reason: str, members: tuple[str, ...], words
     """Release all, and tell our owner who or what prevented it (GRP-04). Members learn only that it's off."""
     group = _group(side)
     blocked = group.handles(members)
+    words = _CAME_FIRST if reason == OVERTAKEN else words
     effects: tuple[Effect, ...] = ()
     if side.reserved is not None:
         effects = (Release(side.reserved),)
