@@ -17,6 +17,7 @@ cut: a configuration that does not fit is refused when it is applied (`check_sta
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -110,7 +111,7 @@ class Prompt:
 
 def tokens(text: str) -> int:
     """An estimate that needs no provider: four characters of ASCII a token, 1.5 of others."""
-    ascii_count = sum(1 for char in text if char < "\x80")
+    ascii_count = len(text.encode("ascii", "ignore"))
     return -(-ascii_count // 4) + -(-(len(text) - ascii_count) * 2 // 3)
 
 
@@ -137,20 +138,21 @@ def check_static(blocks: Sequence[Block], agent: Agent) -> None:
 
 def assemble(static: tuple[Block, ...], dynamic: Dynamic, moment: Moment, agent: Agent) -> Prompt:
     """The prompt of a turn, within the budget."""
-    history = list(dynamic.history[-MAX_HISTORY:])
+    history = deque((said, tokens(said.text) + 4) for said in dynamic.history[-MAX_HISTORY:])
+    told = sum(cost for _, cost in history)
     recall = sorted(dynamic.recall[: agent.recall_limit], key=lambda each: -each.score)
     facts = [fact for fact in dynamic.facts if fact.score >= MIN_CONFIDENCE][:MAX_FACTS]
     dropped: list[str] = []
     envelope = _block("AGENT", "envelope", _moment(moment))
     while True:
         blocks = _dynamic_blocks(dynamic, facts, recall)
-        spent = sum(block.tokens for block in blocks) + sum(tokens(said.text) + 4 for said in history)
-        if spent <= agent.budgets.dynamic:
-            break
-        if history:
-            history.pop(0)
+        left = agent.budgets.dynamic - sum(block.tokens for block in blocks)
+        while history and told > left:
+            told -= history.popleft()[1]
             dropped.append("history")
-        elif recall:
+        if left >= 0:
+            break
+        if recall:
             recall.pop()
             dropped.append("recall")
         elif facts:
@@ -160,7 +162,7 @@ def assemble(static: tuple[Block, ...], dynamic: Dynamic, moment: Moment, agent:
             blocks, gone = _whole_sections(blocks, agent.budgets.dynamic)
             dropped += gone
             break
-    return Prompt(static, (*blocks, envelope), tuple(history), tuple(dropped))
+    return Prompt(static, (*blocks, envelope), tuple(said for said, _ in history), tuple(dropped))
 
 
 _KEEP = ("tool_results", "working", "profile", "guidance", "opinions", "graph", "facts", "recall")

@@ -75,6 +75,9 @@ def test_text_is_brought_into_one_form_and_a_short_reply_keeps_the_language() ->
     assert seen.text == "été"
     assert perceive(message("ok"), "ta").language == "ta"
     assert perceive(message("मेरा कोड"), "en").language == "hi"
+    # What is too long to be answered is not looked through: its mood would be stressed.
+    assert perceive(message("urgent!! " * 2_000)).mood == "stressed"
+    assert perceive(message("urgent!! " * 3_000)).mood == "plain"
     assert perceive(message("मेरा कोड"), "en", coded=True).language == "en"
     assert perceive(message("link"), coded=True).language == "en"
     assert perceive(message("மாலை சந்திக்கலாமா"), "en").language == "ta"

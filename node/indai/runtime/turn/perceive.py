@@ -65,6 +65,8 @@ def perceive(message: pb.InboundMessage, language: str = "", *, coded: bool = Fa
     letters (`coded`) are of no language."""
     spoken = " ".join(each.transcript for each in message.media if each.transcript)
     text = normal(message.choice or message.text or spoken)
+    if len(text) > MAX_READ:
+        return Perceived(text, _language(text, message.language or language))
     decision = _DECISION.fullmatch(text)
     known = message.language or language
     spoken_in = decision["word"] if decision else text

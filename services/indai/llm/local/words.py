@@ -29,7 +29,8 @@ SPOKEN = tuple(
 _INDIC = re.compile(r"[\u0600-\u06ff\u0750-\u077f\u0900-\u0d7f\u1c50-\u1c7f\uaae0-\uaaff\uabc0-\uabff]")
 _SAMPLE = 500  # characters by which a language is told
 _SURE = 0.85  # languages in Devanagari have most words in common with Hindi
-_HANDLE = r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/[a-z0-9_-]+"
+# A name's parts are bounded (RFC 1035), or "a.a.a.a…" would be read to its end from each of its letters.
+_HANDLE = r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,16}/[a-z0-9_-]+"
 _LETTER = r"(?:[^\W\d_]|[\u0900-\u0963\u0971-\u097f])"
 _PIECE = re.compile(
     rf"(?P<handle>{_HANDLE})|(?P<number>\d+(?:,\d+)*(?:[.:]\d+)?)|w/|(?P<word>{_LETTER}+(?:['-]{_LETTER}+)*)|[₹@&,]",
@@ -37,6 +38,7 @@ _PIECE = re.compile(
 )
 _LONGEST = 4
 _TYPED = 6  # letters of a word whose typing errors are put right
+_LONGEST_TYPED = 32
 _KEYED = 4  # letters of a key: shorter ones are shared by too many words
 _DIGITS = 12
 _ENGLISH_TOO = {
@@ -161,7 +163,7 @@ def _corrected(word: str) -> str:
         return word
     if found := _by_key().get(key(word)):
         return found
-    if len(word) < _TYPED:
+    if not _TYPED <= len(word) <= _LONGEST_TYPED:
         return word
     return next((_near()[short] for short in _shortened(word) if short in _near()), word)
 
