@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from indai.llm.local.phrasing import ask_for, reply, tell
 from indai.llm.local.provider import answer
-from indai.llm.local.understanding import understand
+from indai.llm.local.understanding import Understood, understand
 from indai.llm.local.words import language, tokens
 from indai.llm.values import Message, ModelRequest, Role, Tool, ToolResult
 
@@ -230,3 +230,28 @@ def test_a_greeting_before_a_request_is_no_small_talk() -> None:
 def test_a_long_message_is_read_in_a_time_that_grows_with_it(piece: str) -> None:
     """What grows with its square takes minutes here, and is ended as a test that hangs."""
     assert tokens(piece * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("said", "paise"),
+    [
+        ("pay Pankaj four hundred and eighty", 48_000),
+        ("पंकज को दो हज़ार पाँच सौ भेजो", 250_000),
+        ("pankaj ko ek lakh bees hazaar do", 12_000_000),
+        ("pankaj ko paanch sau do", 50_000),  # "do" is "give", and no two rupees more
+        ("पंकज को पाँच सौ दो", 50_000),
+        ("pankaj ko ek sau paanch rupaye do", 10_500),
+        ("send Pankaj five hundred tomorrow at two", 50_000),
+    ],
+)
+def test_an_amount_of_several_words_is_their_sum_and_no_more(said: str, paise: int) -> None:
+    understood = understand(said)
+    assert understood is not None
+    assert (understood.intent, understood.slots["amount"]) == ("pay", paise)
+
+
+@pytest.mark.parametrize("name", ["Pankaj", "Archana", "Shankar", "Uday", "Natasha", "Dinesh", "Charles"])
+def test_a_given_name_is_no_typing_error_of_another_word(name: str) -> None:
+    assert understand(f"set up a call with {name} on Monday") == Understood(
+        "meet", {"person": name.lower(), "when": "monday"}
+    )

@@ -38,6 +38,7 @@ _SILENT = {
     "honorific",
 }
 _MEASURED = {"day", "tonight", "period", "beside", "month", "part", "meridiem", "midday", "oclock", "unit"}
+_UNSAID = {"name"}
 _LONG = (3, 6, 10)
 _STEM = 4  # letters by which forms of a word are one, whether a list has it or not
 
@@ -67,12 +68,16 @@ def features(said: Sequence[Token], measures: Measures, who: str) -> frozenset[s
     if spoken:
         found.update(f"first {mark}" for mark in spoken[0])
         found.update(f"last {mark}" for mark in spoken[-1])
-    found.update(f"word {token.said}" for token in said if token.means and not token.means.keys() & _MEASURED)
+    found.update(f"word {each.said}" for each in said if each.means.keys() - _UNSAID and not _measured(each))
     named = set(who.replace(",", "").split())
     found.update(
         f"stem {token.said[:_STEM]}" for token in said if not token.number and token.said not in named
     )
     return frozenset(found)
+
+
+def _measured(token: Token) -> bool:
+    return bool(token.means.keys() & _MEASURED)
 
 
 def _marks(token: Token) -> set[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from indai.llm.local.words import Token
 
 _ON_A_CLOCK = 12
+_DIGIT_ENDS = 10
 _LATE = ("afternoon", "evening", "night", "pm")
 _NOTHING = Token("", "", {})
 
@@ -189,18 +190,39 @@ def _length(said: Sequence[Token], at: int, found: Measures) -> int:
 
 
 def _amount(said: Sequence[Token], at: int, found: Measures) -> int:
-    """ "₹2,000", "1.5 lakh", "ढाई सौ रुपये", "5k"."""
+    """ "₹2,000", "1.5 lakh", "ढाई सौ रुपये", "5k", "four hundred and eighty", "do hazaar paanch sau"."""
     money = "money" in said[at].means
     number, taken = _number(said, at + money)
     if not taken:
         return 0
     end = at + money + taken
-    scale = _token(said, end).means.get("scale")
-    after = "money" in _token(said, end + bool(scale)).means
-    if not (money or scale or after):
+    scale = int(_token(said, end).means.get("scale", "1"))
+    end += scale > 1
+    value = number * scale
+    while scale > 1 and (more := _smaller(said, end, scale)):
+        part, scale, taken = more
+        value, end = value + part, end + taken
+    after = "money" in _token(said, end).means
+    if not (money or value != number or after):
         return 0
-    found.amount = round(number * int(scale or 1) * 100)
-    return end + bool(scale) + after - at
+    found.amount = round(value * 100)
+    return end + after - at
+
+
+def _smaller(said: Sequence[Token], at: int, than: int) -> tuple[float, int, int] | None:
+    """What follows "two thousand": its value, its scale, its tokens. None for a time or a count."""
+    start, at = at, at + (_token(said, at).said == "and")
+    number, taken = _number(said, at)
+    scale = int(_token(said, at + taken).means.get("scale", "1")) if taken else 1
+    value, end = number * scale, at + taken + (scale > 1)
+    counts = {"unit", "oclock", "meridiem", "people", "item", "month", "ordinal", "day", "noun"}
+    if not taken or said[at].number or scale >= than or not 0 < value < than or not value.is_integer():
+        return None
+    after = _token(said, end).means.keys()
+    # A single digit is "two" or "one time", and "do" is "give", unless money follows.
+    if counts & after or (value < _DIGIT_ENDS and "money" not in after):
+        return None
+    return value, scale, end - start
 
 
 def _count(said: Sequence[Token], at: int, found: Measures) -> int:
