@@ -172,15 +172,35 @@ async def test_goals_are_set_listed_and_ended_in_words_at_the_owner_s_door_alone
     assert (shown["count"], shown["goals"][0]["state"]) == (2, "paused")
     assert (await alice.say("बैकअप वाला लक्ष्य हटा दो")).result["ended"] == "remind you every 30 days: बैकअप"
 
+    gates = await alice.say("quiet hours from 10 pm to 7 am")
+    assert gates.result["gates"] == "at most 3 a day, and nothing from 22:00 to 07:00"
+    hindi = await alice.call(*alice.wish("din mein do baar se zyada mat batana"), alice.caller(language="hi"))
+    assert hindi.result["gates"] == "दिन में ज़्यादा से ज़्यादा 2 बार, और 22:00 से 07:00 तक कुछ नहीं"
+    assert (await alice.say("please do nothing on your own")).result["gates"] == "nothing"
+    assert (await alice.call("set-gates", {}, alice.caller())).code == "NO_GATE"
+    for wrong in ("22:00", "25:00-07:00", "22:00-22:00"):
+        refused = await alice.call("set-gates", {"quiet": wrong}, alice.caller())
+        assert refused.status is Status.FAILED, wrong
+    kept_back = (await port.GetGoalGates(goals_pb2.GetGoalGatesRequest())).gates
+    assert (kept_back.allowed, kept_back.quiet_from_minute, kept_back.most_per_day) == (False, 1320, 2)
+    await port.SetGoalGates(
+        goals_pb2.SetGoalGatesRequest(
+            gates=goals_pb2.GoalGates(
+                allowed=True, quiet_from_minute=1260, quiet_until_minute=480, most_per_day=3
+            )
+        )
+    )
+
     for door in ("public", "distribution"):
         bob = replace(alice.caller(), door=door, person="ind.ai/bob")
-        assert not {"set-goal", "goals", "change-goal"} & {
+        assert not {"set-goal", "goals", "change-goal", "set-gates"} & {
             spec.name for spec in alice.box.offered(alice.names, door, "web")
         }
         for name, arguments in (
             ("set-goal", {"kind": "remind", "every": "day", "task": "pay bob"}),
             ("goals", {}),
             ("change-goal", {"change": "end"}),
+            ("set-gates", {"most": 50}),
         ):
             refused = await alice.call(name, arguments, bob)
             assert refused.status is Status.FAILED, (door, name, refused)
@@ -189,6 +209,9 @@ async def test_goals_are_set_listed_and_ended_in_words_at_the_owner_s_door_alone
     wish = {"kind": "meet", "with": "bob", "every": "day", "act": True, "task": "tea"}
     asked = await alice.call("set-goal", wish, read)
     assert asked.approval is not None, asked
+    opened = await alice.call("set-gates", {"allowed": True, "most": 50}, read)
+    assert opened.approval is not None
+    assert opened.approval.terms.startswith("Unasked, from now on: at most 50 a day, allowed")
     assert asked.approval.terms.startswith("Keep up: meet ind.ai/bob every 1 days, asked for without asking")
     (kept,) = (await port.ListGoals(goals_pb2.ListGoalsRequest())).goals
     assert kept.paused

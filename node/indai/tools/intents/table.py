@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from indai.tools.desk import Desks
 from indai.tools.files import Keep
 from indai.tools.intents.asking import Ask, Request
+from indai.tools.intents.gates import SetGates
 from indai.tools.intents.goals import ChangeGoal, Goals, GoalsOf, SetGoal
 from indai.tools.intents.knowing import Agenda, FindPeople, FreeTime, Threads
 from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
@@ -45,7 +46,7 @@ def intents(desks: Desks, people: People, money: Money, keep: Keep) -> tuple[Too
 
 def goal_tools(goals: GoalsOf, desks: Desks, people: People) -> tuple[Tool, ...]:
     """What needs the goals of owners."""
-    return SetGoal(goals, desks, people), Goals(goals), ChangeGoal(goals, desks, people)
+    return SetGoal(goals, desks, people), Goals(goals), ChangeGoal(goals, desks, people), SetGates(goals)
 
 
 def remembering(memory: MemoryServiceAsyncStub, forgets: Forgets) -> tuple[Tool, ...]:

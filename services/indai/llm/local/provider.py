@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from indai.llm.local.gating import gating
 from indai.llm.local.own import abilities_asked, about_oneself, goals_asked, purpose_of
 from indai.llm.local.phrasing import DEEDS, able, ask_for, goals_told, reply, tell
 from indai.llm.local.resuming import choice, resumed
@@ -47,6 +48,7 @@ TOOLS: Final = {
     "goal": ("set_goal",),
     "ungoal": ("change_goal",),
     "goals": ("goals",),
+    "gates": ("set_gates",),
     "remind": ("schedule_job", "remind", "reminder"),
     "move": ("reschedule", "move", "postpone"),
     "cancel": ("cancel", "withdraw"),
@@ -83,6 +85,9 @@ PROPERTIES: Final = {
     "act": ("act",),
     "goal": ("goal",),
     "change": ("change",),
+    "quiet": ("quiet",),
+    "most": ("most",),
+    "allowed": ("allowed",),
     "purpose": ("purpose",),
     "query": ("query", "about"),
     "name": ("name", "visitor", "your_name"),
@@ -175,7 +180,8 @@ def _understood(request: ModelRequest) -> Understood | None:
         return chosen
     if goals_asked(said) and _tool(request.tools, "goals"):
         return Understood("goals")
-    own = standing(said) if _tool(request.tools, "goal") else None
+    own = gating(said) if _tool(request.tools, "gates") else None
+    own = own or (standing(said) if _tool(request.tools, "goal") else None)
     own = own or about_oneself(said)
     if own is not None and _tool(request.tools, own.intent) is None:
         own = None
