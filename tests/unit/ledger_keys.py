@@ -20,6 +20,9 @@ class Held:
     def log_keys(self, origin: str, time_name: str) -> LogKeys:
         return self.first
 
+    def has_log_keys(self, origin: str) -> bool:
+        return origin == self.first.origin
+
     def later_log_keys(self, origin: str) -> list[SigningKey]:
         return list(self.later)
 

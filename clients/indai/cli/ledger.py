@@ -27,6 +27,9 @@ SECTIONS = {
         "rotate-key": "indai.cli.ledger_key:rotate_key",
     }
 }
+_ledger = click.option(
+    "--ledger", metavar="LOG", default="", help="An earlier one of the node's, by its name or year."
+)
 _node = click.option("--node", is_flag=True, help="The whole node's ledger, as its operator.")
 
 
@@ -35,20 +38,28 @@ def ledger() -> None:
     """Export the commitment ledger, check it, change its key."""
 
 
-@command("export", "indai ledger export --as ind.ai/alice -o alice.jsonl", "indai ledger export --node")
+@command(
+    "export",
+    "indai ledger export --as ind.ai/alice -o alice.jsonl",
+    "indai ledger export --node",
+    "indai ledger export --node --ledger 2026",
+)
 @_node
+@_ledger
 @click.option("-o", "--output", metavar="FILE", default="", help="Where to; default: exports/ in the data.")
 @as_option
-def export(home: Home, acting: str, node: bool, output: str) -> None:
+def export(home: Home, acting: str, node: bool, ledger: str, output: str) -> None:
     """Write one owner's ledger, or the whole node's, for an audit."""
-    made = run(_export(home, acting, node, output))
+    made = run(_export(home, acting, node, ledger, output))
     emit(export_json(made), lambda page: show_export(page, made))
 
 
-async def _export(home: Home, acting: str, node: bool, output: str) -> Exported:
+async def _export(home: Home, acting: str, node: bool, earlier: str, output: str) -> Exported:
     name = "node" if node else file_name(home.owner(acting))
     path = Path(output) if output else home.exports / f"{name}.jsonl"
-    async with lines(home, acting, node) as chunks:
+    if earlier and not output:
+        path = path.with_name(f"{name}-{earlier.rpartition('/')[2]}.jsonl")
+    async with lines(home, acting, node, earlier) as chunks:
         return await save(chunks, path)
 
 
@@ -102,24 +113,26 @@ def _show_tiles(page: Page, made: Bundled, folder: str) -> None:
     page.line(f"{made.written} files written, {made.kept} were there.")
 
 
-@command("fsck", "indai ledger fsck")
+@command("fsck", "indai ledger fsck", "indai ledger fsck --ledger 2026")
+@_ledger
 @as_option
-def fsck(home: Home, acting: str) -> None:
+def fsck(home: Home, acting: str, ledger: str) -> None:
     """Check the node's live ledger against itself, as its operator.
 
     Tables, hash tiles, signed heads and the head file are compared; each finding
     names the row or file. Status 0: all is well; 1: something does not fit.
     """
-    found = run(_fsck(home))
+    found = run(_fsck(home, ledger))
     emit(_fsck_json(found), lambda page: _show_fsck(page, found))
     if found.findings:
         raise CheckFailed(1)
 
 
-async def _fsck(home: Home) -> ledger_pb2.CheckLedgerResponse:
+async def _fsck(home: Home, earlier: str) -> ledger_pb2.CheckLedgerResponse:
     last = ledger_pb2.CheckLedgerResponse()
     async with operator_session(home) as operator:
-        async for response in operator.CheckLedger(owner_pb2.OperatorServiceCheckLedgerRequest()):
+        request = owner_pb2.OperatorServiceCheckLedgerRequest(ledger=earlier)
+        async for response in operator.CheckLedger(request):
             last = response.check
     return last
 
@@ -147,16 +160,18 @@ def _show_fsck(page: Page, found: ledger_pb2.CheckLedgerResponse) -> None:
 
 
 @contextlib.asynccontextmanager
-async def lines(home: Home, acting: str, node: bool) -> AsyncIterator[AsyncIterator[bytes]]:
+async def lines(
+    home: Home, acting: str, node: bool, earlier: str = ""
+) -> AsyncIterator[AsyncIterator[bytes]]:
     """An export as the node streams it."""
     if node and acting and not os.environ.get("INDAI_HANDLE"):
         raise wrong("--node and --as exclude each other.", "take one of them")
     if node:
         async with operator_session(home) as operator:
-            yield _lines(operator.ExportNode(owner_pb2.ExportNodeRequest()))
+            yield _lines(operator.ExportNode(owner_pb2.ExportNodeRequest(ledger=earlier)))
     else:
         async with owner_session(home, acting) as owner:
-            yield _lines(owner.stub.ExportOwner(owner_pb2.ExportOwnerRequest()))
+            yield _lines(owner.stub.ExportOwner(owner_pb2.ExportOwnerRequest(ledger=earlier)))
 
 
 async def _lines(

@@ -54,7 +54,7 @@ def get(home: Home, acting: str, thread: str, output: str, mid: str, raw: str | 
     if raw:
         content = found.cose if raw == "cose" else found.tlog_proof
         if not content:
-            raise wrong("An export holds no COSE receipt.", "take --raw tlog-proof, or ask the node")
+            raise wrong("There is no COSE receipt of it.", "take --raw tlog-proof")
     ending = {"cose": "receipt.cose", "tlog-proof": "receipt.tlog-proof"}.get(raw or "", "receipt.json")
     path = Path(output) if output else home.exports / f"{(thread or mid)[:14]}.{ending}"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -38,6 +38,7 @@ from indai.client.cell import cell_channel, cell_identity, registry_channel
 from indai.client.channels import CheckedChannel
 from indai.client.network import NetworkPolicy
 from indai.desk.logs import Log
+from indai.ledger.earlier import EarlierLedgers
 from indai.ledger.export import LedgerIdentity
 from indai.ledger.keys import LedgerKeys
 from indai.ledger.servicer import LedgerService
@@ -253,6 +254,9 @@ class _Process:
         vault = Vault(self._keystore.derive(CONTENT_KEY))
         servicer = LedgerService(self._pool, signer, identity, vault, clock, keys)
         self._publish(PublicLog(origin, LogReader(self._pool, origin), signer.publish))
+        for earlier in await EarlierLedgers(self._pool, settings.node_handle, origin).origins():
+            reader = LogReader(self._pool, earlier)
+            self._publish(PublicLog(earlier, reader, reader.checkpoint))
         await self._serve_inside(
             "ledger", [Service(ledger_pb2_grpc.add_LedgerServiceServicer_to_server, servicer)]
         )

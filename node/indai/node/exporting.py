@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from indai.client.exports import IN, OUT, ExportWriter, MessageLine, PeerCheckpointLine
@@ -32,18 +32,26 @@ ORDER BY owner, thread, position LIMIT $5
 
 
 class Exporter:
-    """Streams an export. `owner` is a handle, or "" for the whole node."""
+    """Streams an export. `owner` is a handle, or "" for the whole node; `ledger` an earlier one of the
+    node's, or "". `named`: verifier keys of ledgers that the node's records have named, oldest first."""
 
-    def __init__(self, ledger: LedgerServiceAsyncStub, store: Store, agents: Agents) -> None:
+    def __init__(
+        self,
+        ledger: LedgerServiceAsyncStub,
+        store: Store,
+        agents: Agents,
+        named: Callable[[], Awaitable[Sequence[str]]],
+    ) -> None:
+        self._named = named
         self._ledger = ledger
         self._store = store
         self._agents = agents
 
-    async def lines(self, owner: str) -> AsyncIterator[bytes]:
+    async def lines(self, owner: str, ledger: str = "") -> AsyncIterator[bytes]:
         """Chunks of whole lines, ready to be written to a file."""
         owners = [owner] if owner else self._agents.recorded
         writer, chunk = ExportWriter(), bytearray()
-        async for line in self._all(writer, owner, owners):
+        async for line in self._all(writer, owner, owners, ledger):
             chunk += line
             if len(chunk) >= CHUNK:
                 yield bytes(chunk)
@@ -66,14 +74,20 @@ class Exporter:
             envelope=tlog.envelope,
         )
 
-    async def check(self) -> AsyncIterator[ledger_pb2.CheckLedgerResponse]:
+    async def check(self, ledger: str = "") -> AsyncIterator[ledger_pb2.CheckLedgerResponse]:
         """The ledger checked against itself, with everybody who lives here."""
-        request = ledger_pb2.CheckLedgerRequest(owners=self._agents.recorded)
+        vkeys = await self._named() if ledger else ()
+        request = ledger_pb2.CheckLedgerRequest(owners=self._agents.recorded, log=ledger, vkeys=vkeys)
         async for response in self._ledger.CheckLedger(request):
             yield response
 
-    async def _all(self, writer: ExportWriter, owner: str, owners: list[str]) -> AsyncIterator[bytes]:
-        request = ledger_pb2.ExportLedgerRequest(owner=owner, owners=[] if owner else owners)
+    async def _all(
+        self, writer: ExportWriter, owner: str, owners: list[str], ledger: str
+    ) -> AsyncIterator[bytes]:
+        vkeys = await self._named() if ledger else ()
+        request = ledger_pb2.ExportLedgerRequest(
+            owner=owner, owners=[] if owner else owners, log=ledger, vkeys=vkeys
+        )
         heard = False
         async for response in self._ledger.ExportLedger(request):
             for line in response.lines.splitlines(keepends=True):

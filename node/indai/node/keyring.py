@@ -29,6 +29,10 @@ class Keyring:
             origin, self.signing_key(f"log {origin}"), time_name, self.signing_key(f"time {origin}")
         )
 
+    def has_log_keys(self, origin: str) -> bool:
+        """Whether a log's first key was made here; asking makes none."""
+        return self._path(f"log {origin}").exists()
+
     def later_log_keys(self, origin: str) -> list[SigningKey]:
         """The keys that a log has, or shall announce, after its first one, in their order."""
         keys: list[SigningKey] = []

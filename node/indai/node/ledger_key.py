@@ -72,6 +72,12 @@ class LedgerKey:
             ledger_key_change=self._said.key_change,
         )
 
+    async def named(self) -> list[str]:
+        """Every key of a ledger that the node's records have named, oldest first. Raises as resolving."""
+        chains, _ = await self._resolver.history(self.handle)
+        states = [link.state for chain in chains for link in chain.history]
+        return [one.node_record.ledger_vkey for one in states if one is not None and one.node_record]
+
     async def prepare(self) -> owner_pb2.OperatorServicePrepareLedgerKeyResponse:
         """The next key, made at the first call."""
         async with self._one_at_a_time:

@@ -267,7 +267,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
         operators = auth.either(auth.operators_at_desks(sessions.find), by_token)
         tiers = TierStore(plan.pool)
         bindings = await stack.enter_async_context(Bindings(plan.pool, tiers))
-        exporter = Exporter(plan.neighbours.ledger, store, agents)
+        exporter = Exporter(plan.neighbours.ledger, store, agents, key.named)
         operator = OperatorServicer(key, resolver, agents, policies, exporter, clock, lambda: outbox.waiting)
         owners = OwnerServicer(
             store, agents, engine, effects, policies, exporter, ledger.origin, clock, kinds

@@ -105,14 +105,14 @@ class OperatorServicer(owner_pb2_grpc.OperatorServiceServicer):
     ) -> AsyncIterator[owner_pb2.ExportNodeResponse]:
         """The whole ledger, with the threads. Raises Refused for a session in a browser."""
         _check_token(context, "The whole ledger leaves only by the operator's token.")
-        async for lines in self._exporter.lines(""):
+        async for lines in self._exporter.lines("", request.ledger):
             yield owner_pb2.ExportNodeResponse(lines=lines)
 
     async def CheckLedger(
         self, request: owner_pb2.OperatorServiceCheckLedgerRequest, context: Any
     ) -> AsyncIterator[owner_pb2.OperatorServiceCheckLedgerResponse]:
         """The live ledger against itself."""
-        async for response in self._exporter.check():
+        async for response in self._exporter.check(request.ledger):
             yield owner_pb2.OperatorServiceCheckLedgerResponse(check=response)
 
     async def PrepareLedgerKey(

@@ -250,7 +250,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self, request: owner_pb2.ExportOwnerRequest, context: Any
     ) -> AsyncIterator[owner_pb2.ExportOwnerResponse]:
         """The owner's part of the ledger, with the threads."""
-        async for lines in self._exporter.lines(caller(context).owner):
+        async for lines in self._exporter.lines(caller(context).owner, request.ledger):
             yield owner_pb2.ExportOwnerResponse(lines=lines)
 
     async def GetReceipt(

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15indai/v1/ledger.proto\x12\x08indai.v1\"\x16\n\x14GetCheckpointRequest\"\x88\x01\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\t\x12\x0c\n\x04vkey\x18\x03 \x01(\t\x12\x16\n\x0e\x63ontent_key_id\x18\x04 \x01(\x0c\x12\x11\n\tnext_vkey\x18\x05 \x01(\t\x12\x12\n\nkey_change\x18\x06 \x01(\x0c\"\x19\n\x17PrepareLedgerKeyRequest\"Q\n\x18PrepareLedgerKeyResponse\x12\x0c\n\x04vkey\x18\x01 \x01(\t\x12\x11\n\tnext_vkey\x18\x02 \x01(\t\x12\x14\n\x0c\x61nnouncement\x18\x03 \x01(\x0c\"&\n\x16\x43hangeLedgerKeyRequest\x12\x0c\n\x04vkey\x18\x01 \x01(\t\"-\n\x17\x43hangeLedgerKeyResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\"]\n\x16GetReceiptProofRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0b\n\x03mid\x18\x02 \x01(\x0c\x12\'\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x17.indai.v1.ReceiptFormat\"Y\n\x17GetReceiptProofResponse\x12\r\n\x05proof\x18\x01 \x01(\x0c\x12\x0c\n\x04leaf\x18\x02 \x01(\x0c\x12\x0f\n\x07opening\x18\x03 \x01(\x0c\x12\x10\n\x08\x65nvelope\x18\x04 \x01(\x0c\"@\n\x1aGetConsistencyProofRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x04\x12\x10\n\x08new_size\x18\x02 \x01(\x04\"A\n\x1bGetConsistencyProofResponse\x12\x0e\n\x06hashes\x18\x01 \x03(\x0c\x12\x12\n\ncheckpoint\x18\x02 \x01(\x0c\"4\n\x13\x45xportLedgerRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0e\n\x06owners\x18\x02 \x03(\t\"%\n\x14\x45xportLedgerResponse\x12\r\n\x05lines\x18\x01 \x01(\x0c\"$\n\x12\x43heckLedgerRequest\x12\x0e\n\x06owners\x18\x01 \x03(\t\"\xa0\x01\n\x13\x43heckLedgerResponse\x12\x0e\n\x06leaves\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x08\x12\x0e\n\x06opened\x18\x03 \x01(\x04\x12\x0e\n\x06\x65rased\x18\x04 \x01(\x04\x12\r\n\x05tiles\x18\x05 \x01(\x04\x12\r\n\x05heads\x18\x06 \x01(\x04\x12)\n\x08\x66indings\x18\x07 \x03(\x0b\x32\x17.indai.v1.LedgerFinding\"/\n\rLedgerFinding\x12\r\n\x05place\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t*g\n\rReceiptFormat\x12\x1e\n\x1aRECEIPT_FORMAT_UNSPECIFIED\x10\x00\x12\x1d\n\x19RECEIPT_FORMAT_TLOG_PROOF\x10\x01\x12\x17\n\x13RECEIPT_FORMAT_COSE\x10\x02\x32\x88\x05\n\rLedgerService\x12U\n\rGetCheckpoint\x12\x1e.indai.v1.GetCheckpointRequest\x1a\x1f.indai.v1.GetCheckpointResponse\"\x03\x90\x02\x01\x12[\n\x0fGetReceiptProof\x12 .indai.v1.GetReceiptProofRequest\x1a!.indai.v1.GetReceiptProofResponse\"\x03\x90\x02\x01\x12g\n\x13GetConsistencyProof\x12$.indai.v1.GetConsistencyProofRequest\x1a%.indai.v1.GetConsistencyProofResponse\"\x03\x90\x02\x01\x12O\n\x0c\x45xportLedger\x12\x1d.indai.v1.ExportLedgerRequest\x1a\x1e.indai.v1.ExportLedgerResponse0\x01\x12L\n\x0b\x43heckLedger\x12\x1c.indai.v1.CheckLedgerRequest\x1a\x1d.indai.v1.CheckLedgerResponse0\x01\x12^\n\x10PrepareLedgerKey\x12!.indai.v1.PrepareLedgerKeyRequest\x1a\".indai.v1.PrepareLedgerKeyResponse\"\x03\x90\x02\x02\x12[\n\x0f\x43hangeLedgerKey\x12 .indai.v1.ChangeLedgerKeyRequest\x1a!.indai.v1.ChangeLedgerKeyResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15indai/v1/ledger.proto\x12\x08indai.v1\"\x16\n\x14GetCheckpointRequest\"\x88\x01\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\x12\x0e\n\x06origin\x18\x02 \x01(\t\x12\x0c\n\x04vkey\x18\x03 \x01(\t\x12\x16\n\x0e\x63ontent_key_id\x18\x04 \x01(\x0c\x12\x11\n\tnext_vkey\x18\x05 \x01(\t\x12\x12\n\nkey_change\x18\x06 \x01(\x0c\"\x19\n\x17PrepareLedgerKeyRequest\"Q\n\x18PrepareLedgerKeyResponse\x12\x0c\n\x04vkey\x18\x01 \x01(\t\x12\x11\n\tnext_vkey\x18\x02 \x01(\t\x12\x14\n\x0c\x61nnouncement\x18\x03 \x01(\x0c\"&\n\x16\x43hangeLedgerKeyRequest\x12\x0c\n\x04vkey\x18\x01 \x01(\t\"-\n\x17\x43hangeLedgerKeyResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\x0c\"]\n\x16GetReceiptProofRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0b\n\x03mid\x18\x02 \x01(\x0c\x12\'\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x17.indai.v1.ReceiptFormat\"Y\n\x17GetReceiptProofResponse\x12\r\n\x05proof\x18\x01 \x01(\x0c\x12\x0c\n\x04leaf\x18\x02 \x01(\x0c\x12\x0f\n\x07opening\x18\x03 \x01(\x0c\x12\x10\n\x08\x65nvelope\x18\x04 \x01(\x0c\"@\n\x1aGetConsistencyProofRequest\x12\x10\n\x08old_size\x18\x01 \x01(\x04\x12\x10\n\x08new_size\x18\x02 \x01(\x04\"A\n\x1bGetConsistencyProofResponse\x12\x0e\n\x06hashes\x18\x01 \x03(\x0c\x12\x12\n\ncheckpoint\x18\x02 \x01(\x0c\"P\n\x13\x45xportLedgerRequest\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0e\n\x06owners\x18\x02 \x03(\t\x12\x0b\n\x03log\x18\x03 \x01(\t\x12\r\n\x05vkeys\x18\x04 \x03(\t\"%\n\x14\x45xportLedgerResponse\x12\r\n\x05lines\x18\x01 \x01(\x0c\"@\n\x12\x43heckLedgerRequest\x12\x0e\n\x06owners\x18\x01 \x03(\t\x12\x0b\n\x03log\x18\x02 \x01(\t\x12\r\n\x05vkeys\x18\x03 \x03(\t\"\xa0\x01\n\x13\x43heckLedgerResponse\x12\x0e\n\x06leaves\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x08\x12\x0e\n\x06opened\x18\x03 \x01(\x04\x12\x0e\n\x06\x65rased\x18\x04 \x01(\x04\x12\r\n\x05tiles\x18\x05 \x01(\x04\x12\r\n\x05heads\x18\x06 \x01(\x04\x12)\n\x08\x66indings\x18\x07 \x03(\x0b\x32\x17.indai.v1.LedgerFinding\"/\n\rLedgerFinding\x12\r\n\x05place\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t*g\n\rReceiptFormat\x12\x1e\n\x1aRECEIPT_FORMAT_UNSPECIFIED\x10\x00\x12\x1d\n\x19RECEIPT_FORMAT_TLOG_PROOF\x10\x01\x12\x17\n\x13RECEIPT_FORMAT_COSE\x10\x02\x32\x88\x05\n\rLedgerService\x12U\n\rGetCheckpoint\x12\x1e.indai.v1.GetCheckpointRequest\x1a\x1f.indai.v1.GetCheckpointResponse\"\x03\x90\x02\x01\x12[\n\x0fGetReceiptProof\x12 .indai.v1.GetReceiptProofRequest\x1a!.indai.v1.GetReceiptProofResponse\"\x03\x90\x02\x01\x12g\n\x13GetConsistencyProof\x12$.indai.v1.GetConsistencyProofRequest\x1a%.indai.v1.GetConsistencyProofResponse\"\x03\x90\x02\x01\x12O\n\x0c\x45xportLedger\x12\x1d.indai.v1.ExportLedgerRequest\x1a\x1e.indai.v1.ExportLedgerResponse0\x01\x12L\n\x0b\x43heckLedger\x12\x1c.indai.v1.CheckLedgerRequest\x1a\x1d.indai.v1.CheckLedgerResponse0\x01\x12^\n\x10PrepareLedgerKey\x12!.indai.v1.PrepareLedgerKeyRequest\x1a\".indai.v1.PrepareLedgerKeyResponse\"\x03\x90\x02\x02\x12[\n\x0f\x43hangeLedgerKey\x12 .indai.v1.ChangeLedgerKeyRequest\x1a!.indai.v1.ChangeLedgerKeyResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,8 +41,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LEDGERSERVICE'].methods_by_name['PrepareLedgerKey']._serialized_options = b'\220\002\002'
   _globals['_LEDGERSERVICE'].methods_by_name['ChangeLedgerKey']._loaded_options = None
   _globals['_LEDGERSERVICE'].methods_by_name['ChangeLedgerKey']._serialized_options = b'\220\002\002'
-  _globals['_RECEIPTFORMAT']._serialized_start=1057
-  _globals['_RECEIPTFORMAT']._serialized_end=1160
+  _globals['_RECEIPTFORMAT']._serialized_start=1113
+  _globals['_RECEIPTFORMAT']._serialized_end=1216
   _globals['_GETCHECKPOINTREQUEST']._serialized_start=35
   _globals['_GETCHECKPOINTREQUEST']._serialized_end=57
   _globals['_GETCHECKPOINTRESPONSE']._serialized_start=60
@@ -64,15 +64,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_start=647
   _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_end=712
   _globals['_EXPORTLEDGERREQUEST']._serialized_start=714
-  _globals['_EXPORTLEDGERREQUEST']._serialized_end=766
-  _globals['_EXPORTLEDGERRESPONSE']._serialized_start=768
-  _globals['_EXPORTLEDGERRESPONSE']._serialized_end=805
-  _globals['_CHECKLEDGERREQUEST']._serialized_start=807
-  _globals['_CHECKLEDGERREQUEST']._serialized_end=843
-  _globals['_CHECKLEDGERRESPONSE']._serialized_start=846
-  _globals['_CHECKLEDGERRESPONSE']._serialized_end=1006
-  _globals['_LEDGERFINDING']._serialized_start=1008
-  _globals['_LEDGERFINDING']._serialized_end=1055
-  _globals['_LEDGERSERVICE']._serialized_start=1163
-  _globals['_LEDGERSERVICE']._serialized_end=1811
+  _globals['_EXPORTLEDGERREQUEST']._serialized_end=794
+  _globals['_EXPORTLEDGERRESPONSE']._serialized_start=796
+  _globals['_EXPORTLEDGERRESPONSE']._serialized_end=833
+  _globals['_CHECKLEDGERREQUEST']._serialized_start=835
+  _globals['_CHECKLEDGERREQUEST']._serialized_end=899
+  _globals['_CHECKLEDGERRESPONSE']._serialized_start=902
+  _globals['_CHECKLEDGERRESPONSE']._serialized_end=1062
+  _globals['_LEDGERFINDING']._serialized_start=1064
+  _globals['_LEDGERFINDING']._serialized_end=1111
+  _globals['_LEDGERSERVICE']._serialized_start=1219
+  _globals['_LEDGERSERVICE']._serialized_end=1867
 # @@protoc_insertion_point(module_scope)

@@ -234,7 +234,7 @@ class GetReceiptProofResponse(_message.Message):
     OPENING_FIELD_NUMBER: _builtins.int
     ENVELOPE_FIELD_NUMBER: _builtins.int
     proof: _builtins.bytes
-    """The receipt, in the encoding asked for."""
+    """The receipt, in the encoding asked for. Empty for a COSE receipt of an earlier ledger whose keys are gone."""
     leaf: _builtins.bytes
     """The leaf it is about, 42 bytes."""
     opening: _builtins.bytes
@@ -319,21 +319,31 @@ class ExportLedgerRequest(_message.Message):
 
     OWNER_FIELD_NUMBER: _builtins.int
     OWNERS_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
+    VKEYS_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Whom the export is for: an owner's handle, or empty for the whole node (operator only)."""
+    log: _builtins.str
+    """One of the ledgers that the node has had, by its origin or its year; empty for the one that it signs now."""
     @_builtins.property
     def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """For the whole node: whose contents are shown. The node knows its agents; the ledger does not."""
+
+    @_builtins.property
+    def vkeys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of an earlier one: verifier keys that the node's records have named, oldest first. The node knows the registry."""
 
     def __init__(
         self,
         *,
         owner: _builtins.str = ...,
         owners: _abc.Iterable[_builtins.str] | None = ...,
+        log: _builtins.str = ...,
+        vkeys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owner", b"owner", "owners", b"owners"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log", b"log", "owner", b"owner", "owners", b"owners", "vkeys", b"vkeys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -368,18 +378,28 @@ class CheckLedgerRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OWNERS_FIELD_NUMBER: _builtins.int
+    LOG_FIELD_NUMBER: _builtins.int
+    VKEYS_FIELD_NUMBER: _builtins.int
+    log: _builtins.str
+    """As of an export."""
     @_builtins.property
     def owners(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """All whose entries the ledger has. The node knows its agents; the ledger does not."""
+
+    @_builtins.property
+    def vkeys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As of an export."""
 
     def __init__(
         self,
         *,
         owners: _abc.Iterable[_builtins.str] | None = ...,
+        log: _builtins.str = ...,
+        vkeys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["owners", b"owners"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log", b"log", "owners", b"owners", "vkeys", b"vkeys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

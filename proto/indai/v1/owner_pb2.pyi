@@ -1358,12 +1358,17 @@ class ExportOwnerRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    LEDGER_FIELD_NUMBER: _builtins.int
+    ledger: _builtins.str
+    """One of the ledgers that the node has had, by its origin or its year; empty for the one that it signs now."""
     def __init__(
         self,
+        *,
+        ledger: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1397,12 +1402,17 @@ class ExportNodeRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    LEDGER_FIELD_NUMBER: _builtins.int
+    ledger: _builtins.str
+    """As of an owner's export."""
     def __init__(
         self,
+        *,
+        ledger: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1571,12 +1581,17 @@ class OperatorServiceCheckLedgerRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    LEDGER_FIELD_NUMBER: _builtins.int
+    ledger: _builtins.str
+    """As of an export."""
     def __init__(
         self,
+        *,
+        ledger: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1952,7 +1967,7 @@ class GetReceiptResponse(_message.Message):
     tlog_proof: _builtins.bytes
     """C2SP tlog-proof."""
     cose: _builtins.bytes
-    """COSE receipt (RFC 9942) of the same leaf."""
+    """COSE receipt (RFC 9942) of the same leaf; empty for a leaf of an earlier ledger whose keys are gone."""
     leaf: _builtins.bytes
     """The leaf, 42 bytes."""
     opening: _builtins.bytes

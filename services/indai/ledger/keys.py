@@ -28,6 +28,9 @@ class Keeper(Protocol):
     def log_keys(self, origin: str, time_name: str) -> LogKeys:
         """The first key of a log, and that of its time."""
 
+    def has_log_keys(self, origin: str) -> bool:
+        """Whether they were ever made; nothing is made by asking."""
+
     def later_log_keys(self, origin: str) -> list[SigningKey]:
         """Those after the first, in their order."""
 
@@ -67,6 +70,10 @@ class LedgerKeys:
     def next(self) -> SigningKey | None:
         """The next key, if it was made."""
         return self._keeper.prepared_log_key(self._origin)
+
+    def of_earlier(self, origin: str) -> LedgerKeys | None:
+        """Those of another ledger of this node, if they are still here."""
+        return LedgerKeys(self._keeper, origin) if self._keeper.has_log_keys(origin) else None
 
     def prepare(self) -> tuple[SigningKey, bytes]:
         """The next key, made at the first call, and its announcement."""

@@ -7,26 +7,29 @@ to decide before it calls: this service has no peers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import asyncpg
 import grpc
+from indai.ledger.earlier import EarlierLedgers, keys_of
 from indai.ledger.export import LedgerIdentity, export_lines
 from indai.ledger.fsck import Checked, Subject, check
 from indai.ledger.keys import LedgerKeys
 from indai.ledger.vault import Sealed, Vault, entry_name
-from indai.protocol.checkpoint import read_checkpoint
-from indai.protocol.cosereceipt import CoseReceipt
-from indai.protocol.errors import InvalidInput, NotFound, Reason
+from indai.protocol.checkpoint import open_checkpoint, read_checkpoint
+from indai.protocol.cosereceipt import CoseReceipt, sign_receipt
+from indai.protocol.errors import IndaiError, InvalidInput, NotFound, Reason
 from indai.protocol.handles import Handle
 from indai.protocol.header import MID_BYTES
 from indai.protocol.keys import SigningKey
 from indai.protocol.leaf import LeafKind
-from indai.protocol.note import Signer
+from indai.protocol.note import Signer, Verifier
 from indai.protocol.quoting import quoted
 from indai.protocol.tlogproof import TlogProof
 from indai.storage.pool import transaction
+from indai.tlog.headfile import HeadFile, signer_of
 from indai.tlog.reader import LogReader
 from indai.tlog.signer import LogSigner
 from indai.v1 import ledger_pb2 as pb
@@ -45,8 +48,8 @@ _FIND = """
 """
 
 _ELSEWHERE = """
-    SELECT head.log FROM tlog.head AS head WHERE head.log <> $3 AND EXISTS (
-        SELECT FROM tlog.entry WHERE entry.log = head.log AND entry.owner = $1 AND entry.mid = $2)
+    SELECT entry.log FROM tlog.entry AS entry
+    WHERE entry.log = ANY ($3) AND entry.owner = $1 AND entry.mid = $2 AND entry.kind = $4 LIMIT 1
 """
 
 
@@ -70,7 +73,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         self._signer = signer
         self._identity = identity
         self._clock = clock
-        self._reader = LogReader(pool, identity.log)
+        self._earlier = EarlierLedgers(pool, identity.node, identity.log)
 
     async def GetCheckpoint(
         self,
@@ -121,24 +124,28 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         request: pb.GetReceiptProofRequest,
         context: grpc.aio.ServicerContext[pb.GetReceiptProofRequest, pb.GetReceiptProofResponse],
     ) -> pb.GetReceiptProofResponse:
-        """The proof of a commitment's leaf, with its opening unless that is erased."""
+        """The proof of a commitment's leaf, with its opening unless that is erased; in whichever ledger of
+        the node it lies."""
         owner = _handle(request.owner)
         if len(request.mid) != MID_BYTES:
             raise InvalidInput(
                 Reason.INVALID_ARGUMENT, f"A mid has {MID_BYTES} bytes.", fields={"mid": "wrong length"}
             )
-        index, leaf, envelope, opening = await self._find(owner, request.mid)
-        checkpoint = await self._reader.signed_at(index + 1)
+        log, index, leaf, envelope, opening = await self._find(owner, request.mid)
+        reader, is_current = LogReader(self._pool, log), log == self._identity.log
+        checkpoint = await reader.signed_at(index + 1)
         if checkpoint is None:  # hashed perhaps, and not signed yet: then whoever is signing is waited for
-            await self._signer.publish()
-            checkpoint = await self._reader.checkpoint_at(index + 1)
-        path = await self._reader.inclusion_proof(index, read_checkpoint(checkpoint).size)
-        receipt: CoseReceipt | TlogProof = TlogProof(index, tuple(path), checkpoint, opening)
-        if request.format == pb.RECEIPT_FORMAT_COSE:
+            if is_current:
+                await self._signer.publish()
+            checkpoint = await reader.checkpoint_at(index + 1)
+        path = await reader.inclusion_proof(index, read_checkpoint(checkpoint).size)
+        receipt: CoseReceipt | TlogProof | None = TlogProof(index, tuple(path), checkpoint, opening)
+        if request.format == pb.RECEIPT_FORMAT_COSE and is_current:
             receipt = self._signer.cose_receipt(index, path, checkpoint)
-        return pb.GetReceiptProofResponse(
-            proof=receipt.encode(), leaf=leaf, opening=opening or b"", envelope=envelope
-        )
+        elif request.format == pb.RECEIPT_FORMAT_COSE:
+            receipt = await asyncio.to_thread(self._cose, log, index, path, checkpoint)
+        proof = receipt.encode() if receipt else b""
+        return pb.GetReceiptProofResponse(proof=proof, leaf=leaf, opening=opening or b"", envelope=envelope)
 
     async def GetConsistencyProof(
         self,
@@ -148,7 +155,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """The proof that the log only grew between two sizes."""
         checkpoint = b"" if request.new_size else await self._signer.publish()
         new_size = request.new_size or read_checkpoint(checkpoint).size
-        hashes = await self._reader.consistency_proof(request.old_size, new_size)
+        hashes = await LogReader(self._pool, self._identity.log).consistency_proof(request.old_size, new_size)
         return pb.GetConsistencyProofResponse(hashes=hashes, checkpoint=checkpoint)
 
     async def ExportLedger(
@@ -159,10 +166,15 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """The whole log, with the contents of one owner or of all."""
         scope = _handle(request.owner) if request.owner else ""
         owners = [scope] if scope else [_handle(owner) for owner in request.owners]
-        # The key is read where nothing can change it between the signature and here.
-        async with self._changing:
-            note = await self._signer.publish()
-            identity = replace(self._identity, vkey=self._signer.verifier.vkey)
+        log = await self._earlier.find(request.log) if request.log else self._identity.log
+        if log == self._identity.log:
+            # The key is read where nothing can change it between the signature and here.
+            async with self._changing:
+                note = await self._signer.publish()
+                identity = replace(self._identity, vkey=self._signer.verifier.vkey)
+        else:
+            note, key = await self._earlier.head(log, request.vkeys)
+            identity = replace(self._identity, log=log, vkey=key.vkey)
         chunk = bytearray()
         lines = export_lines(self._pool, identity, note, owners, scope, self._clock(), self._vault)
         async for line in lines:
@@ -179,9 +191,13 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> AsyncIterator[pb.CheckLedgerResponse]:
         """The live ledger against itself: how far it is, then what was found."""
         signer = self._signer
+        log = await self._earlier.find(request.log) if request.log else self._identity.log
+        given = keys_of(log, request.vkeys) if log != self._identity.log else ()
 
         def subject() -> Subject:
-            return Subject(signer.verifier, self._vault, signer.head_file, signer.former)
+            keys: Sequence[Verifier] = given or (signer.verifier, *signer.former)
+            path = HeadFile(signer.head_file.parent, *keys).path
+            return Subject(keys[0], self._vault, path, tuple(keys[1:]))
 
         owners = [_handle(owner) for owner in request.owners]
         done: asyncio.Queue[int | None] = asyncio.Queue()
@@ -194,22 +210,35 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             work.cancel()  # a caller who has gone needs no answer; nothing happens to one that is done
         yield _checked(await work)
 
-    async def _find(self, owner: str, mid: bytes) -> tuple[int, bytes, bytes, bytes | None]:
-        """Index, leaf, envelope and opening of an owner's commitment; NotFound also for somebody else's."""
+    def _cose(self, log: str, index: int, path: Sequence[bytes], note: bytes) -> CoseReceipt | None:
+        """Of a leaf of an earlier ledger, under a head that was signed; None where its keys are gone."""
+        keys = self._keys.of_earlier(log)
+        if keys is None:
+            return None
+        with suppress(IndaiError):  # a key that was made anew in the place of a lost one signs nothing
+            head, _ = open_checkpoint(note, signer_of(note, (keys.current.verifier, *keys.former)))
+            return sign_receipt(log, keys.current.key, head.size, head.root, index, tuple(path))
+        return None
+
+    async def _find(self, owner: str, mid: bytes) -> tuple[str, int, bytes, bytes, bytes | None]:
+        """Ledger, index, leaf, envelope and opening of an owner's commitment; NotFound also for somebody
+        else's."""
+        log, kind = self._identity.log, int(LeafKind.COMMITMENT)
         async with transaction(self._pool, [owner]) as connection:
-            row = await connection.fetchrow(_FIND, self._identity.log, owner, mid, int(LeafKind.COMMITMENT))
-            other = None if row else await connection.fetchval(_ELSEWHERE, owner, mid, self._identity.log)
-        if row is None and other is not None:
-            message = f"The commitment {mid.hex()[:12]} of {owner} is in another ledger, {other}."
-            raise NotFound(Reason.NOT_FOUND, message, hint="an export from before this ledger began shows it")
+            row = await connection.fetchrow(_FIND, log, owner, mid, kind)
+        if row is None:
+            earlier = await self._earlier.origins()
+            async with transaction(self._pool, [owner]) as connection:
+                log = await connection.fetchval(_ELSEWHERE, owner, mid, earlier, kind) or log
+                row = await connection.fetchrow(_FIND, log, owner, mid, kind)
         if row is None:
             message = f"The ledger of {owner} holds no commitment {mid.hex()[:12]}."
             raise NotFound(Reason.NOT_FOUND, message, hint="see `indai threads` for those it holds")
         if row["key"] is None:
-            return row["idx"], row["leaf"], b"", None
+            return log, row["idx"], row["leaf"], b"", None
         name = entry_name(owner, mid, LeafKind.COMMITMENT)
         envelope, opening = self._vault.open(name, Sealed(row["content"], row["key"]))
-        return row["idx"], row["leaf"], envelope, opening
+        return log, row["idx"], row["leaf"], envelope, opening
 
 
 def _checked(found: Checked) -> pb.CheckLedgerResponse:

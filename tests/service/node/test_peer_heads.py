@@ -14,10 +14,11 @@ from typing import Any
 
 import asyncpg
 import pytest
+from aiohttp.web import RouteDef
 from indai.client.audit import Verdict, audit
 from indai.client.audit.receipts import check_receipt, key_history
 from indai.client.channels import plain_channel
-from indai.client.exports import CheckpointLine, PeerCheckpointLine, read_export
+from indai.client.exports import CheckpointLine, Header, PeerCheckpointLine, read_export
 from indai.client.fraud import read_evidence
 from indai.client.receiptfile import ReceiptFile
 from indai.ledger.entries import prepare, record
@@ -44,6 +45,7 @@ from indai.storage.pool import open_pool, transaction
 from indai.tlog.append import take_over
 from indai.tlog.headfile import HeadFile
 from indai.tlog.signer import LogSigner
+from indai.tlog.tileserver import PublicLog, tile_routes
 from indai.v1 import ledger_pb2, ledger_pb2_grpc, owner_pb2
 from indai.v1.owner_pb2_grpc import OperatorServiceStub
 
@@ -56,11 +58,11 @@ HOUR, DAY = 3_600_000, 86_400_000
 KEPT = "ind.ai/node-kept"  # the node whose ledger is started again and again
 
 
-async def export(node: Node, path: Path) -> Path:
+async def export(node: Node, path: Path, ledger: str = "") -> Path:
     token = (node.data / "operator.token").read_text().strip()
     operator = OperatorServiceStub(plain_channel(node.info.addresses["owner"], token=token))
     with path.open("wb") as file:
-        async for part in operator.ExportNode(owner_pb2.ExportNodeRequest()):
+        async for part in operator.ExportNode(owner_pb2.ExportNodeRequest(ledger=ledger)):
             file.write(part.lines)
     return path
 
@@ -312,6 +314,41 @@ async def deal_with_ivy(owner: Owner) -> owner_pb2.GetReceiptRequest:
     return owner_pb2.GetReceiptRequest(thread_id=thread.thread_id)
 
 
+async def older_is_shown(
+    node: Node, owner: Owner, ask: owner_pb2.GetReceiptRequest, folder: Path, *, has_keys: bool
+) -> None:
+    """Receipt, exports and check of the ledger before this one; nothing is signed or made for it."""
+    log, kept = "ind.ai/node-y/ledger/2026", {}
+    for path in [*(node.data / "heads").iterdir(), *(node.data / "keys").iterdir()]:
+        kept[path] = path.read_bytes()
+    registry, policy = await node.world.mirror(folder / "newest.jsonl"), node.world.policy.policy
+    answer = await owner.stub.GetReceipt(ask)
+    assert bool(answer.cose) is has_keys
+    receipt = ReceiptFile(answer.leaf, answer.tlog_proof, answer.cose, answer.opening, answer.envelope)
+    proved = check_receipt(receipt, key_history(registry, policy)).proved
+    assert proved.log == log
+    older = await export(node, folder / "older.jsonl", "2026")
+    _, header = next(read_export(older))
+    assert isinstance(header, Header)
+    assert header.log == log
+    report = audit([older, await export(node, folder / "newer.jsonl")], registry, policy)
+    assert [finding.to_json() for finding in report.findings] == []
+    assert {one.verdict for one in report.commitments} == {Verdict.VALID}
+    mine = owner.stub.ExportOwner(owner_pb2.ExportOwnerRequest(ledger=log))
+    assert b'"type":"open-leaf"' in b"".join([part.lines async for part in mine])
+    checks = node.operator().CheckLedger(owner_pb2.OperatorServiceCheckLedgerRequest(ledger="2026"))
+    *_, last = [answer.check async for answer in checks]
+    assert (last.finished, list(last.findings)) == (True, [])
+    assert last.leaves > proved.index
+    for other in ("2025", "ind.ai/node-b/ledger/2026", "ind.ai/registry"):
+        with pytest.raises(NotFound, match="has kept no ledger") as unknown:
+            await export(node, folder / "none.jsonl", other)
+        assert log in unknown.value.hint
+    theirs = {path for path in kept if "2026" in path.name}
+    assert {path: path.read_bytes() for path in theirs} == {path: kept[path] for path in theirs}
+    assert set((node.data / "keys").iterdir()) <= set(kept)
+
+
 async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_the_operator_says(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,7 +371,18 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
         report = audit(exports, registry, policy)
         assert [finding.to_json() for finding in report.findings] == []
         assert {one.verdict for one in report.commitments} == {Verdict.VALID}
+    published: list[PublicLog] = []
+
+    def routes(log: PublicLog) -> list[RouteDef]:
+        published.append(log)
+        return tile_routes(log)
+
+    monkeypatch.setattr(app, "tile_routes", routes)
     async with world.node("node-y", ledger_year=2028) as node:
+        # Both are public: the older one's tiles stand under its last signed head.
+        assert [log.origin for log in published] == [f"{handle}/ledger/{year}" for year in (2028, 2026)]
+        last = read_checkpoint(await published[1].checkpoint())
+        assert last.root == await published[1].reader.root(last.size)
         assert await world.ledger(handle) == f"{handle}/ledger/2028"
         dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
         # What was agreed in the older one lives on: called off here (at a lower index), erased there.
@@ -343,11 +391,14 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
         await until(ivy, before[1].thread_id, is_cancelled)
         ask = await deal_with_ivy(dora)
         assert (await dora.stub.GetReceipt(ask)).leaf
+        await older_is_shown(node, dora, before[1], tmp_path, has_keys=True)
+    for lost in (node.data / "keys").glob("log-*2026*"):
+        lost.unlink()
     async with world.node("node-y") as node:  # it is the newest now, and goes on
         dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
         assert (await dora.stub.GetReceipt(ask)).leaf
-        with pytest.raises(NotFound, match="in another ledger"):
-            await dora.stub.GetReceipt(before[1])
+        # What the older one holds is proved and shown from it, read-only: by its records' keys.
+        await older_is_shown(node, dora, before[1], tmp_path, has_keys=False)
         exports += [await export(node, tmp_path / "z.jsonl"), await export(pair.b, tmp_path / "b2.jsonl")]
         registry = await world.mirror(tmp_path / "registry.jsonl")
         report = audit([exports[0], exports[2], exports[3]], registry, policy)
