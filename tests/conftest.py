@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import indai
@@ -25,6 +26,7 @@ from indai.storage.pool import open_pool
 
 from tests import scratch
 from tests.databases import Databases, administer, create_database, drop_database
+from tests.scheduling import Files
 from tests.watchdog import Watchdog
 
 # No example is judged by the time that it took, and a run draws the same ones as the run before: it fails for
@@ -73,6 +75,12 @@ def _place(path: Path) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """In every process: the controller tells what fails, and workers are watched."""
     config.pluginmanager.register(Watchdog(config), "watchdog")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files | None:
+    """In the controller: `--dist loadfile` goes on when a worker has ended."""
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_unconfigure() -> None:

@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 import pytest
@@ -53,26 +53,34 @@ class Watchdog:
         timer = threading.Timer(self._limit_s, self._end, (name,))
         timer.daemon = True
         timer.start()
+        # The timer needs the interpreter's lock; what never gives it up is ended without it, a little later.
+        faulthandler.dump_traceback_later(self._limit_s + 60, file=self._stderr, exit=True)
         try:
             yield
         finally:
             timer.cancel()
+            faulthandler.cancel_dump_traceback_later()
 
     def _end(self, name: str) -> None:
-        with open(self._stderr, "w", closefd=False) as out:
-            print(
-                f"\n{name} did not end within {self._limit_s:g} s; this process ends.", file=out, flush=True
-            )
-            faulthandler.dump_traceback(out, all_threads=True)
-            for task in [each for each in gc.get_objects() if isinstance(each, asyncio.Task)]:
-                if not task.done():
+        try:
+            with open(self._stderr, "w", closefd=False) as out:
+                self._show(name, out)
+        finally:
+            with contextlib.suppress(psutil.Error):
+                for child in psutil.Process().children(recursive=True):
+                    child.kill()
+            os._exit(1)
+
+    def _show(self, name: str, out: TextIO) -> None:
+        print(f"\n{name} did not end within {self._limit_s:g} s; this process ends.", file=out, flush=True)
+        faulthandler.dump_traceback(out, all_threads=True)
+        for task in [each for each in gc.get_objects() if isinstance(each, asyncio.Task)]:
+            if not task.done():
+                # What runs meanwhile may change while it is looked at.
+                with contextlib.suppress(Exception):
                     print(
                         f"\n{task.get_name()} waits, outermost first:", *_awaits(task), sep="\n  ", file=out
                     )
-        with contextlib.suppress(psutil.Error):
-            for child in psutil.Process().children(recursive=True):
-                child.kill()
-        os._exit(1)
 
 
 def _awaits(task: asyncio.Task[Any]) -> Iterator[str]:
@@ -80,7 +88,7 @@ def _awaits(task: asyncio.Task[Any]) -> Iterator[str]:
     waits: Any = task.get_coro()
     while waits is not None:
         if type(waits).__name__ == "async_generator_asend":
-            waits = next(each for each in gc.get_referents(waits) if hasattr(each, "ag_frame"))
+            waits = next((each for each in gc.get_referents(waits) if hasattr(each, "ag_frame")), waits)
         kind = next((each for each in ("cr", "ag", "gi") if hasattr(waits, f"{each}_frame")), "")
         frame = getattr(waits, f"{kind}_frame", None)
         if frame is None:

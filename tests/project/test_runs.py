@@ -16,6 +16,20 @@ from tests.watchdog import Watchdog
 def pytest_configure(config):
     config.pluginmanager.register(Watchdog(config, 2.0))
 """
+FILES = """
+from tests.scheduling import Files
+def pytest_xdist_make_scheduler(config, log):
+    return Files(config, log)
+"""
+ENDS = """
+import os
+def test_before():
+    pass
+def test_ends():
+    os._exit(1)
+def test_after():
+    pass
+"""
 HANGS = """
 import asyncio, pytest
 async def what_is_never_over():
@@ -66,6 +80,18 @@ def test_a_fixture_that_never_ends_ends_its_worker_and_is_shown(tmp_path: Path, 
     assert " what_is_never_over\n" in shown
     if workers == "1":
         assert "1 passed" in shown
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_an_ended_worker_had_not_run_is_run_and_what_ended_it_is_not_run_again(
+    tmp_path: Path, workers: str
+) -> None:
+    for name in ("test_1.py", "test_2.py", "test_3.py"):
+        (tmp_path / name).write_text("def test_one():\n    pass\n")
+    (tmp_path / "test_last.py").write_text("def test_alone():\n    pass\n")
+    status, shown = run(tmp_path, ENDS, "pytest", "-q", "-n", workers, "--dist", "loadfile", conftest=FILES)
+    assert status == 1
+    assert "1 failed, 6 passed" in shown, shown
 
 
 def test_what_fails_once_is_named_and_what_fails_twice_fails(tmp_path: Path) -> None:
