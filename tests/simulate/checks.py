@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from indai.protocol.lifecycle import History
 from indai.protocol.messages import Move
 from indai.protocol.negotiation import OfferState, Status, apply, open_thread, transcript
 from indai.protocol.party_state import Phase, Side
 
-from tests.simulate.store import Violation, fits
+from tests.simulate import moves
+from tests.simulate.store import Violation
 
 if TYPE_CHECKING:
     from tests.simulate.host import Host
@@ -19,8 +21,8 @@ def check_always(world: World, host: Host) -> None:
     """After every commit. Of a liar's own books nothing is expected, and nothing taken from them."""
     if world.malice and host.subject == "B":
         return
-    if not fits([held for _, held in host.store.holdings()]):
-        raise Violation("more is promised than there is")
+    moves.check_slots(host.store)
+    moves.check_successors(host.store)
     if len(set(host.store.ledger)) != len(host.store.ledger):
         raise Violation("a commitment stands twice in one ledger")
     for thread, side in host.store.sides.items():
@@ -28,7 +30,7 @@ def check_always(world: World, host: Host) -> None:
 
 
 def _check_side(world: World, host: Host, thread: bytes, side: Side) -> None:
-    if side.life is not None and thread in host.store.freed and not side.life.state.ended:
+    if side.life is not None and thread in host.store.freed and not _is_over(side.life):
         raise Violation("what stands is free")
     if side.life is not None and thread not in host.store.freed:
         left_out = {at_ms for of, at_ms in host.store.omitted if of == thread}
@@ -42,6 +44,11 @@ def _check_side(world: World, host: Host, thread: bytes, side: Side) -> None:
         offerer = world.hosts[host.peer].store.sides.get(thread)
         if offerer is None or offerer.offer is not OfferState.COMMITTED:
             raise Violation("the acceptor holds a commitment that its offerer does not know")
+
+
+def _is_over(life: History) -> bool:
+    """Its slot is free: also where the first party has not said yet that something has taken its place."""
+    return life.state.ended or bool(life.successors)
 
 
 def check_end(world: World) -> None:
@@ -68,6 +75,7 @@ def check_end(world: World) -> None:
     for host in world.hosts.values():
         if any(not side.phase.ended for side in host.store.sides.values()):
             raise Violation("a thread never ends")
+        moves.check_end(host.store)
         for thread, side in host.store.sides.items():
             _check_transcript(world, host, thread, side)
             _check_life(world, host, thread, side)

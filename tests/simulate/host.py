@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from indai.protocol.contest import FREE, OVERTAKEN
 from indai.protocol.errors import ProtocolError, Reason
 from indai.protocol.header import GRACE_MS
 from indai.protocol.lifecycle import body_of
-from indai.protocol.messages import MINUTE_MS, EventKind, Message, Move, ReceiptBody, Terms, Wish
+from indai.protocol.messages import MINUTE_MS, EventKind, MeetWish, Message, Move, ReceiptBody, Terms, Wish
 from indai.protocol.party import step, wakes_at
 from indai.protocol.party_state import (
     AskOwner,
@@ -24,6 +25,7 @@ from indai.protocol.party_state import (
     Event,
     HostAnswers,
     Outcome,
+    OwnerWithdraws,
     Phase,
     Question,
     Received,
@@ -34,10 +36,12 @@ from indai.protocol.party_state import (
     Send,
     Sent,
     Side,
+    Succeeded,
     Tell,
     Unbook,
 )
 
+from tests.simulate import moves
 from tests.simulate.checks import check_always
 from tests.simulate.store import Store, Violation
 from tests.unit.wants import another, offers
@@ -58,6 +62,8 @@ MUTATIONS = (
     "cancel-without-leaf",
     "number-twice",
     "omit-all",
+    "signs-twice",
+    "old-stays",
 )
 
 
@@ -68,6 +74,7 @@ class Host:
         self.world, self.subject, self.peer, self.skew_ms = world, subject, peer, skew_ms
         self.store = Store()
         self.dead: dict[bytes, Reason] = {}
+        self.gives_way: tuple[bytes, ...] = ()  # what is taken back if what we are asked about is signed
 
     @property
     def now_ms(self) -> int:
@@ -88,6 +95,8 @@ class Host:
         if message.move is not Move.ACCEPT and self.now_ms > message.expires_at_ms + GRACE_MS:
             raise ProtocolError(Reason.EXPIRED, "The message expired.", rule="HDR-05")
         store = self.store.copy()
+        if message.thread not in store.sides and message.supersedes:
+            moves.check_first(store, message)
         replies = self._run(store, message.thread, Received(message))
         store.replays[message.identity] = replies
         self._commit(store)
@@ -112,7 +121,7 @@ class Host:
         side = store.sides.get(thread)
         if self.world.mutation == "forget-replay" and isinstance(event, Received):
             side = _forget(side, event.message)
-        events, replies = [event], []
+        events, replies, was = [event], [], side
         while events:
             side, effects = self._step(side, events.pop(0))
             if any(isinstance(effect, Consult | Send) for effect in effects[:-1]) and not self.world.mutation:
@@ -130,7 +139,25 @@ class Host:
                     store.sides[thread] = self.store.sides.get(thread, side)
                     self._commit(store)
                     store.sides[thread] = side
+        if side is not None:
+            self._follow(store, was, side)
         return tuple(replies)
+
+    def _follow(self, store: Store, was: Side | None, side: Side) -> None:
+        """In the same transaction: what a signature takes back elsewhere, what it has replaced, and what asks
+        in vain from now on."""
+        accepted = side.reserved is not None and side.offer is None and not (was and was.reserved)
+        for thread in self.gives_way if accepted else ():
+            self._run(store, thread, OwnerWithdraws(OVERTAKEN))
+        self.gives_way = ()
+        old = moves.agreed(store, side.supersedes)
+        replaced = side.life is not None and not (was and was.life)
+        if old and side.life and replaced and self.world.mutation != "old-stays":
+            time_ms = side.terms.replaces_ms if side.terms else 0
+            self._run(store, old.thread_id, Succeeded(side.life.deed.mid, time_ms))
+        if side.life is not None:
+            for thread in moves.ended_by(store, side.life.deed.mid):
+                self._run(store, thread, OwnerWithdraws(OVERTAKEN))
 
     def _step(self, side: Side | None, event: Event) -> tuple[Side, tuple[Effect, ...]]:
         after, effects = step(side, event, self.now_ms)
@@ -180,6 +207,17 @@ class Host:
         return None
 
     def _answer(self, store: Store, side: Side, asked: Consult) -> HostAnswers:
+        ruled = moves.ruling(store, side, asked.terms.replaces_ms)
+        if self.world.mutation == "signs-twice":
+            ruled = FREE
+        self.gives_way = ruled.gives_way
+        answer = self._decide(store, side, asked)
+        said = answer.terms or asked.terms
+        if isinstance(said, Terms) and not ruled.may_sign and answer.outcome is not Outcome.REFUSE:
+            return HostAnswers(Outcome.REFUSE, reason=OVERTAKEN)
+        return answer
+
+    def _decide(self, store: Store, side: Side, asked: Consult) -> HostAnswers:
         dice, life_ms = self.world.random.random(), self.world.random.choice((5, 60, 24 * 60)) * MINUTE_MS
         if asked.question is Question.PROPOSE_WISH:
             return HostAnswers(Outcome.ASK if dice < 0.1 and not asked.approved else Outcome.PERMIT)
@@ -193,7 +231,7 @@ class Host:
             outcome = Outcome.ASK if dice < 0.3 else Outcome.PERMIT
             return HostAnswers(outcome, free, offer_life_ms=life_ms)
         first = side.thread is None or side.thread.offer is None
-        if not store.is_free(side.thread_id, asked.terms, first=first) or dice < 0.05:
+        if not self._is_free(store, side, asked.terms, first=first) or dice < 0.05:
             return HostAnswers(Outcome.REFUSE, reason="NOT_AVAILABLE")
         if dice < 0.1 and not asked.approved and side.thread is not None:
             return HostAnswers(Outcome.PERMIT, another)
@@ -202,16 +240,24 @@ class Host:
     def _another(self, side: Side, said: Wish | Terms) -> Wish:
         """Something else that this side could want instead."""
         gives = side.thread is not None and side.thread.giver == self.subject
-        return another(said.kind, self.world.random, START_MS, gives=gives)
+        wish = another(said.kind, self.world.random, START_MS, gives=gives)
+        if said.replaces_ms and isinstance(wish, MeetWish):  # one time of a meeting is moved as such
+            return replace(wish, repeats=None, instead_of_ms=said.replaces_ms)
+        return wish
 
     def _free(self, store: Store, side: Side, wish: Wish) -> Terms | Wish | None:
         """What answers a wish: terms that are to be had; the wish again where the other side is to offer."""
         if side.thread is not None and side.thread.giver not in ("", self.subject):
             return wish
         for terms in offers(wish, START_MS, self.world.new_id().hex()):
-            if store.is_free(side.thread_id, terms, first=True):
+            if self._is_free(store, side, terms, first=True):
                 return terms
         return None
+
+    def _is_free(self, store: Store, side: Side, terms: Terms, *, first: bool) -> bool:
+        leaving = moves.leaving(store, replace(side, terms=terms))
+        way = self.gives_way
+        return store.is_free(side.thread_id, terms, first=first, leaving=leaving, gives_way=way)
 
     def _send(self, store: Store, side: Side, send: Send) -> Sent:
         mid = send.in_reply_to if send.move is Move.ACCEPT else self.world.new_id()
@@ -230,7 +276,10 @@ class Host:
         if send.move is Move.ACCEPT and side.thread:
             issued_ms, expires_ms = side.thread.standing.issued_at_ms, side.thread.standing.expires_at_ms
         names = self.subject, self.peer, side.thread_id, send.in_reply_to
-        return Message(mid, send.move, *names, issued_ms, expires_ms, body)
+        supersedes = send.supersedes
+        if send.move is Move.ACCEPT and side.thread:
+            supersedes = side.thread.standing.supersedes
+        return Message(mid, send.move, *names, issued_ms, expires_ms, body, supersedes)
 
     def _commit(self, store: Store) -> None:
         self.world.crash_point()

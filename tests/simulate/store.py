@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from indai.protocol.kinds.base import Holding, Money, Slot, Stock
@@ -53,10 +54,26 @@ class Store:
             self.told,
         )
 
-    def is_free(self, thread: bytes, terms: Terms, *, first: bool) -> bool:
-        """Whether what a signature under `terms` needs is there, beside what other threads hold."""
-        held = [one for other, one in self.holdings() if other != thread]
-        return fits([*held, *terms.holdings(first=first)])
+    def is_free(
+        self,
+        thread: bytes,
+        terms: Terms,
+        *,
+        first: bool,
+        leaving: Collection[tuple[bytes, int]] = (),
+        gives_way: Collection[bytes] = (),
+    ) -> bool:
+        """Whether what a signature under `terms` needs is there, beside what other threads hold, but for the
+        slots that are `leaving` for it (thread, start) and what is taken back for it."""
+        held = [pair for pair in self.holdings() if pair[0] != thread and pair[0] not in gives_way]
+        return fits([*self.without(held, leaving), *terms.holdings(first=first)])
+
+    @staticmethod
+    def without(held: list[tuple[bytes, Holding]], leaving: Collection[tuple[bytes, int]]) -> list[Holding]:
+        """What is held, but for these slots."""
+        return [
+            one for thread, one in held if not isinstance(one, Slot) or (thread, one.start_ms) not in leaving
+        ]
 
     def holdings(self) -> list[tuple[bytes, Holding]]:
         """What is promised or agreed, and not cancelled."""
@@ -67,9 +84,15 @@ class Store:
             held += [
                 (thread, one)
                 for one in terms.holdings(first=first)
-                if not isinstance(one, Slot) or (thread, one.start_ms) not in self.omitted
+                if not isinstance(one, Slot) or not self._is_left_out(thread, one.start_ms)
             ]
         return held
+
+    def _is_left_out(self, thread: bytes, start_ms: int) -> bool:
+        """That time was called off, or stands elsewhere: who numbers it may not have said so yet."""
+        life = self.sides[thread].life if thread in self.sides else None
+        moved = life is not None and start_ms in {at_ms for _, at_ms in life.instead}
+        return moved or (thread, start_ms) in self.omitted
 
 
 def fits(held: list[Holding]) -> bool:

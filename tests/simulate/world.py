@@ -18,11 +18,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from indai.protocol.errors import ProtocolError, Reason, Refused
+from indai.protocol.kinds.base import Window
+from indai.protocol.kinds.meet import MeetWish, Repeats
 from indai.protocol.kinds.table import KINDS
-from indai.protocol.messages import HOUR_MS, MINUTE_MS, EventKind, Message, Move, Terms, Wish
+from indai.protocol.messages import DAY_MS, HOUR_MS, MINUTE_MS, EventKind, Message, Move, Terms, Wish
 from indai.protocol.party_state import OwnerActs, OwnerAnswers, OwnerStarts, OwnerWithdraws, Phase, Tick
 
-from tests.simulate import checks
+from tests.simulate import checks, moves
 from tests.simulate.host import START_MS, Host
 from tests.simulate.malice import MALICE
 from tests.simulate.store import Crash, Identity, Violation
@@ -52,6 +54,7 @@ class World:
         self.steps = 0  # events taken by either machine
         self.mutation, self.crash_rate, self.crash_at, self.loss = mutation, crash_rate, crash_at, loss
         self.through_json = seed % 16 == 0
+        self.moving = seed % 4 == 3 and not malice and "meet" in kinds  # both want a meeting elsewhere
         self.now_ms = START_MS
         self.ids = 0
         self.crash_points = 0
@@ -86,7 +89,10 @@ class World:
         """
         actions = [self._deliver, self._pump, self._owner, self._clock, self._tick]
         weights = (40, 40, 8, 6, 10)
-        self._start()
+        if self.moving:
+            self._agree()
+        else:
+            self._start()
         for number in range(steps):
             if self.keep is not None and number not in self.keep:
                 continue
@@ -154,6 +160,27 @@ class World:
         except Crash:
             return
 
+    def _agree(self) -> None:
+        """They agree on a meeting before anything goes wrong, and both want to move it."""
+        self.healed = True
+        for day in range(1, 9):  # an owner who is asked does not answer here: then for another day
+            begins_ms = START_MS + day * DAY_MS
+            repeats = Repeats(1, 3, "UTC") if self.random.random() < 0.5 else None
+            wish = MeetWish("Lunch", 30, (Window(begins_ms, begins_ms + HOUR_MS),), repeats=repeats)
+            self.hosts["A"].take(thread := self.new_id()[-16:], OwnerStarts(wish, thread, "A", "B"))
+            self._settle()
+            if thread in self.hosts["A"].store.booked:
+                break
+        self.healed = False
+        for host in self.hosts.values():
+            self._move(host, thread)
+
+    def _move(self, host: Host, thread: bytes) -> None:
+        start = moves.wanted(host, thread, self.new_id()[-16:], self.random, START_MS)
+        if start is not None:
+            with contextlib.suppress(Crash):
+                host.take(start.thread, start)
+
     def _pump(self) -> None:
         host = self.hosts[self.random.choice("AB")]
         if host.store.outbox:
@@ -207,6 +234,9 @@ class World:
         agreed = [t for t, side in host.store.sides.items() if side.life is not None]
         if agreed:
             thread = self.random.choice(agreed)
+            if self.moving and self.random.random() < 0.5:
+                self._move(host, thread)
+                return
             life = host.store.sides[thread].life
             pending_minor = life.deed.pending_minor if life else 0
             kinds = (EventKind.CANCEL, EventKind.FULFIL, EventKind.DISPUTE)

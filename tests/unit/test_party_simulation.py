@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from indai.protocol.contest import OVERTAKEN
 from indai.protocol.errors import ProtocolError
 from indai.protocol.kinds.table import KINDS
 from indai.protocol.party_state import Phase
@@ -20,15 +21,21 @@ from tests.simulate.world import World
 @pytest.mark.rule("NEG-32")
 @pytest.mark.rule("NEG-36")
 @pytest.mark.rule("LIF-22")
+@pytest.mark.rule("LIF-24")
+@pytest.mark.rule("LIF-25")
 def test_no_loss_repeat_delay_or_crash_breaks_an_invariant() -> None:
-    committed = threads = cancelled = 0
+    committed = threads = cancelled = moved = overtaken = 0
     for seed in range(1_500):
         world = World(seed).run()
         committed += len(world.hosts["A"].store.booked)
         threads += len(world.hosts["A"].store.sides)
         cancelled += len(world.hosts["A"].store.freed)
+        for side in world.hosts["A"].store.sides.values():
+            moved += bool(side.life and (side.life.successors or side.life.instead))
+            overtaken += side.reason == OVERTAKEN
     assert 0.3 < committed / threads < 0.9  # both kinds of ending are common, so both were tried
     assert cancelled > 50
+    assert min(moved, overtaken) > 100
 
 
 def test_a_crash_at_every_single_point_breaks_no_invariant() -> None:

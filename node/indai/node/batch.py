@@ -120,11 +120,11 @@ class Batch(Book):
         # An acceptance has the offer's times, and how late it may be the offerer decides.
         if message.move is not Move.ACCEPT:
             header.check_time(message.issued_at_ms, message.expires_at_ms, self._context.clock())
-        if state is None:
-            self._context.echoes.hear(inbound.owner, inbound.peer, now_ms)
         draft = self.draft(inbound.owner, message.thread)
         if state is None or not state.side.phase.ended:
             await self._moves.hear(draft, message)
+        if state is None:  # what has to wait and comes again has begun nothing yet
+            self._context.echoes.hear(inbound.owner, inbound.peer, now_ms)
         await self._receive(draft, inbound)
         if state is None or state.side.thread is None or draft.thread.side.phase is Phase.ASKING_OWNER:
             crowd = self._crowd(inbound.owner).copy()
