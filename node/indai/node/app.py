@@ -254,7 +254,9 @@ class _Process:
         vault = Vault(self._keystore.derive(CONTENT_KEY))
         servicer = LedgerService(self._pool, signer, identity, vault, clock, keys)
         self._publish(PublicLog(origin, LogReader(self._pool, origin), signer.publish))
-        for earlier in await EarlierLedgers(self._pool, settings.node_handle, origin).origins():
+        former = EarlierLedgers(self._pool, settings.node_handle, origin)
+        await former.seal(keys, heads, clock)
+        for earlier in await former.origins():
             reader = LogReader(self._pool, earlier)
             self._publish(PublicLog(earlier, reader, reader.checkpoint))
         await self._serve_inside(

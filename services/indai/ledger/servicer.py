@@ -135,8 +135,11 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         reader, is_current = LogReader(self._pool, log), log == self._identity.log
         checkpoint = await reader.signed_at(index + 1)
         if checkpoint is None:  # hashed perhaps, and not signed yet: then whoever is signing is waited for
-            if is_current:
-                await self._signer.publish()
+            if not is_current:
+                message = f"No signed head of {log} covers leaf {index}."
+                hint = "its keys were gone when the next began: what came after the last head has no proof"
+                raise NotFound(Reason.NOT_FOUND, message, hint=hint)
+            await self._signer.publish()
             checkpoint = await reader.checkpoint_at(index + 1)
         path = await reader.inclusion_proof(index, read_checkpoint(checkpoint).size)
         receipt: CoseReceipt | TlogProof | None = TlogProof(index, tuple(path), checkpoint, opening)

@@ -308,8 +308,12 @@ class Turned(datetime):
 
 
 async def deal_with_ivy(owner: Owner) -> owner_pb2.GetReceiptRequest:
+    return await deal_with(owner, "ind.ai/ivy")
+
+
+async def deal_with(owner: Owner, peer: str) -> owner_pb2.GetReceiptRequest:
     start = now_ms() + HOUR
-    thread = await owner.meet("ind.ai/ivy", minutes=20, from_ms=start, until_ms=start + 20 * DAY)
+    thread = await owner.meet(peer, minutes=20, from_ms=start, until_ms=start + 20 * DAY)
     assert thread.state == owner_pb2.THREAD_STATE_COMMITTED
     return owner_pb2.GetReceiptRequest(thread_id=thread.thread_id)
 
@@ -356,7 +360,7 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
     handle, world, policy = "ind.ai/node-y", pair.world, pair.world.policy.policy
     ivy = await pair.b.agent("ind.ai/ivy", ALICES.replace("ind.ai/bob", "ind.ai/dora"))
     async with world.node("node-y") as node:
-        dora = await node.agent("ind.ai/dora", ALICES.replace("ind.ai/bob", "ind.ai/ivy"))
+        dora = await node.agent("ind.ai/dora", ALICES.replace("ind.ai/bob", "ind.ai/ivy, ind.ai/fern"))
         before = [await deal_with_ivy(dora)]
         assert await world.ledger(handle) == f"{handle}/ledger/2026"
     monkeypatch.setattr(Turned, "year_now", 2027)
@@ -371,6 +375,9 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
         report = audit(exports, registry, policy)
         assert [finding.to_json() for finding in report.findings] == []
         assert {one.verdict for one in report.commitments} == {Verdict.VALID}
+        # Of two on this node: no head is sent to anybody, so none covers it when the next ledger begins.
+        await node.agent("ind.ai/fern", ALICES.replace("ind.ai/bob", "ind.ai/dora"))
+        newest = await deal_with(dora, "ind.ai/fern")
     published: list[PublicLog] = []
 
     def routes(log: PublicLog) -> list[RouteDef]:
@@ -391,17 +398,17 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
         await until(ivy, before[1].thread_id, is_cancelled)
         ask = await deal_with_ivy(dora)
         assert (await dora.stub.GetReceipt(ask)).leaf
-        await older_is_shown(node, dora, before[1], tmp_path, has_keys=True)
+        await older_is_shown(node, dora, newest, tmp_path, has_keys=True)
     for lost in (node.data / "keys").glob("log-*2026*"):
         lost.unlink()
     async with world.node("node-y") as node:  # it is the newest now, and goes on
         dora = Owner(dora.handle, node.owner_stub(dora.token), dora.token)
         assert (await dora.stub.GetReceipt(ask)).leaf
         # What the older one holds is proved and shown from it, read-only: by its records' keys.
-        await older_is_shown(node, dora, before[1], tmp_path, has_keys=False)
+        await older_is_shown(node, dora, newest, tmp_path, has_keys=False)
         exports += [await export(node, tmp_path / "z.jsonl"), await export(pair.b, tmp_path / "b2.jsonl")]
         registry = await world.mirror(tmp_path / "registry.jsonl")
-        report = audit([exports[0], exports[2], exports[3]], registry, policy)
+        report = audit([tmp_path / "older.jsonl", exports[2], exports[3]], registry, policy)
         assert [finding.to_json() for finding in report.findings] == []
         assert {one.verdict for one in report.commitments} == {Verdict.VALID}
         erase = owner_pb2.EraseContentRequest(thread_id=before[0].thread_id)

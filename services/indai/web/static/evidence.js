@@ -64,7 +64,7 @@ function contradiction(small, large, prefix, known) {
   if (small.size === large.size) return step(differ && !prefix, title, differ ? w("One size, and two roots.") : w("They are one head."), roots);
   if (small.size > large.size || !small.size) return step(false, title, w("They are in the wrong order."), roots);
   if (prefix) {
-    const hashes = prefix.hashes.map(base64), root = base64(prefix.root), perfect = Number.isInteger(Math.log2(small.size));
+    const hashes = prefix.hashes.map(base64), root = base64(prefix.root), n = BigInt(small.size), perfect = !(n & (n - 1n));
     const [old, made] = climb(small.size, large.size, perfect ? [root, ...hashes] : hashes);
     const leads = old && hex(old) === hex(root) && hex(made) === hex(large.root), ok = leads && hex(root) !== hex(small.root);
     return step(ok, title, ok ? w("The larger tree begins with another root than the smaller head says.") : leads ? w("The larger tree begins with the smaller one.") : w("The proof between them does not lead from the one to the other."), { ...roots, begins: hex(root) });
