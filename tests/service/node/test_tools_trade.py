@@ -73,6 +73,16 @@ async def test_a_payment_asks_first_and_gives_the_link_to_pay_by(street: Street)
     assert "media:" not in str(paid.fields)
 
 
+@pytest.mark.parametrize("wish", ["Pay ₹500 to lamps every month", "lamps ko har mahine 500 rupaye do"])
+async def test_what_is_to_be_paid_every_month_is_not_taken_for_one_payment(street: Street, wish: str) -> None:
+    name, arguments = street.buyer.wish(wish)
+    caller = replace(street.buyer.caller(), approvals=frozenset({"pay"}))
+    outcome = await street.buyer.call(name, arguments, caller)
+    assert (name, outcome.status, outcome.code) == ("pay", Status.FAILED, "PAID_ONCE")
+    assert outcome.approval is None
+    assert "A payment is made once" in outcome.words
+
+
 @pytest.mark.parametrize("rupees", [0, -5, 10.005, 1e15, "100"])
 async def test_an_amount_that_is_none_is_refused(street: Street, rupees: object) -> None:
     outcome = await street.buyer.call("pay", {"with": "lamps", "rupees": rupees})

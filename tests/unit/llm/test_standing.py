@@ -80,6 +80,43 @@ def test_what_happens_once_is_no_goal(text: str) -> None:
     assert standing(text) is None
 
 
+RHYTHMS = {
+    "pay bob 500 every month": "month",
+    "bob ko har mahine 500 do": "month",
+    "बॉब को हर महीने 500 रुपये दो": "month",
+    "ask bob to pay me 500 every two weeks": "2 weeks",
+    "pay bob 500 for rent every month": "month",
+    "send bob 200 rupees daily": "day",
+    "pay the maid monthly 3000": "month",
+    "pay bob monthly for the milk": "month",
+    "pay bob 500 for the monthly report": "",
+    "pay ravi 40 for daily milk": "",
+    "pay bob 500 on monday": "",
+}
+
+
+@pytest.mark.parametrize(("text", "every"), RHYTHMS.items())
+def test_how_often_a_payment_is_meant_goes_to_the_tool_and_what_it_is_for_is_no_rhythm(
+    text: str, every: str
+) -> None:
+    named = {name: {"type": "string"} for name in ("with", "every", "purpose")}
+    schema = {"type": "object", "properties": {**named, "rupees": {"type": "number"}}, "required": ["with"]}
+    request = ModelRequest("local", (Message(Role.USER, text),), tools=(Tool("pay", "Pays.", schema),))
+    _, (call,) = answer(request)
+    assert json.loads(call.arguments_json).get("every", "") == every
+
+
+@pytest.mark.parametrize(("asked", "said"), [("pay bob every month", "500"), ("pay bob", "500 every month")])
+def test_how_often_is_not_lost_when_the_amount_is_asked_for(asked: str, said: str) -> None:
+    named = {"with": {"type": "string"}, "every": {"type": "string"}, "rupees": {"type": "number"}}
+    schema = {"type": "object", "properties": named, "required": ["with", "rupees"]}
+    tools = (Tool("pay", "Pays.", schema),)
+    question, _ = answer(ModelRequest("local", (Message(Role.USER, asked),), tools=tools))
+    turns = (Message(Role.USER, asked), Message(Role.ASSISTANT, question), Message(Role.USER, said))
+    _, (call,) = answer(ModelRequest("local", turns, tools=tools))
+    assert json.loads(call.arguments_json) == {"with": "bob", "every": "month", "rupees": 500}
+
+
 def test_without_a_tool_of_goals_a_rhythm_changes_nothing() -> None:
     schema = {"type": "object", "properties": {"with": {"type": "string"}}, "required": ["with"]}
     request = ModelRequest(

@@ -67,6 +67,12 @@ class Pay:
                 rupees=_RUPEES,
                 purpose={"type": "string", "maxLength": 200, "x-label": "For"},
                 ask_to_be_paid={"type": "boolean", "description": "True when they are to pay the owner."},
+                every={
+                    "type": "string",
+                    "maxLength": 40,
+                    "description": "How often, if they said so; they are told that a payment is made once.",
+                    "x-label": "Every",
+                },
             ),
             _PAID,
             Effect.ACT,
@@ -76,7 +82,16 @@ class Pay:
         )
 
     async def prepare(self, caller: Caller, arguments: Mapping[str, Any]) -> Act:
-        """See `Prepares`."""
+        """See `Prepares`. Raises InvalidInput (`PAID_ONCE`) for what is to be paid again and again: one
+        payment would be something else than was asked for."""
+        if one_line(arguments.get("every") or "", 40):
+            raise InvalidInput(
+                Reason.INVALID_ARGUMENT,
+                "A payment is made once, and none by itself every so often: leave that out for one payment"
+                " now, or permit what they ask for with a mandate.",
+                hint="indai mandate add --help",
+                metadata={"code": "PAID_ONCE"},
+            )
         peer = await self.people.one(caller, self.desks(caller.owner), arguments["with"])
         asks = bool(arguments.get("ask_to_be_paid"))
         payee = caller.owner if asks else peer

@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from indai.llm.local.gating import gating
-from indai.llm.local.own import abilities_asked, about_oneself, goals_asked, purpose_of
+from indai.llm.local.own import abilities_asked, about_oneself, goals_asked
 from indai.llm.local.phrasing import DEEDS, able, ask_for, goals_told, reply, tell
 from indai.llm.local.resuming import choice, resumed
-from indai.llm.local.standing import standing
+from indai.llm.local.standing import payment, standing
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.local.words import language
 from indai.llm.pricing import estimate_tokens
@@ -195,9 +195,7 @@ def _understood(request: ModelRequest) -> Understood | None:
     helpless = found is None or (found.intent in TOOLS and _tool(request.tools, found.intent) is None)
     if helpless and said.rstrip().endswith("?") and _tool(request.tools, "look_up"):
         return Understood("look_up", {"query": said[:1_000]})
-    if found is not None and found.intent == "pay" and (purpose := purpose_of(said, found.slots)):
-        return replace(found, slots={**found.slots, "purpose": purpose})
-    return found
+    return payment(found, said) if found is not None and found.intent == "pay" else found
 
 
 def _for_visitors(found: Understood | None, tools: Sequence[Tool]) -> Understood | None:

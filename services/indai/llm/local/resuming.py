@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from indai.llm.local.phrasing import questions
+from indai.llm.local.standing import payment
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.values import Message, Role
 
@@ -57,6 +58,8 @@ def resumed(messages: Sequence[Message]) -> Understood | None:
     request = understand(said[-1].text) if answers and said[-1].role is Role.USER else None
     if request is None:
         return None
+    if request.intent == "pay":
+        request = payment(request, said[-1].text, *(answer for _, answer in answers))
     slots = dict(request.slots)
     for slot, answer in reversed(answers):
         slots |= _slot(slot, answer)

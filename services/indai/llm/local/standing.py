@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Final
 
 from indai.llm.local.measures import measure
 from indai.llm.local.names import likely, person
-from indai.llm.local.own import reminder_of
+from indai.llm.local.own import purpose_of, reminder_of
 from indai.llm.local.understanding import Slot, Understood, understand
 from indai.llm.local.words import tokens
 
@@ -113,6 +114,13 @@ _ASIDE: Final = re.compile(
 )
 
 
+# After "daily" in "pay bob 200 daily": what is no thing that comes so often.
+_GOES_ON: Final = re.compile(
+    r"\s*(?:$|[,.;!?।]|(?:rs\.?|₹|inr|\d)|(?:to|for|from|starting|till|until|please|plz|pls|by|and|ko|ke|se)\b|(?:को|के|से)(?=\s))",
+    re.IGNORECASE,
+)
+
+
 def standing(text: str) -> Understood | None:
     """Intents goal (slots `kind`: meet, follow-up, remind; `every`, and by kind `person`, `minutes`, `task`,
     `act`) and ungoal (`change`: end, pause, resume; `goal`: what it is about)."""
@@ -132,6 +140,24 @@ def standing(text: str) -> Understood | None:
         slots: dict[str, Slot] = {"kind": "remind", "every": every}
         return Understood("goal", {**slots, "task": task} if task else slots)
     return _meeting(rest, every)
+
+
+def rhythm_of(text: str) -> str:
+    """How often a payment is to be made: `month`; empty where nothing is said of that. In "for the monthly
+    report" the word is what it is for."""
+    bare = unicodedata.normalize("NFD", text[:500]).replace(_NUKTA, "")
+    plain = " ".join(unicodedata.normalize("NFC", bare).split()).strip(" .!।?")
+    for found in _RHYTHM.finditer(plain):
+        if not found["named"] or _GOES_ON.match(plain, found.end()):
+            return _every(found)
+    return ""
+
+
+def payment(found: Understood, text: str, *answers: str) -> Understood:
+    """What else is said of a payment, also in answers to our questions: what it is for, how often."""
+    every = next((each for said in (text, *answers) if (each := rhythm_of(said))), "")
+    also = {"purpose": purpose_of(text, found.slots), "every": every}
+    return replace(found, slots={**found.slots, **{name: said for name, said in also.items() if said}})
 
 
 def _meeting(rest: str, every: str) -> Understood | None:
