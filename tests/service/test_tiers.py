@@ -12,16 +12,22 @@ from indai.node.inprocess import local_channel
 from indai.node.tier_role import tier_service
 from indai.protocol.errors import InvalidInput, NotFound
 from indai.runtime.bindings import TENANTS, Bindings
+from indai.runtime.sevenfiles.example import example
+from indai.runtime.sevenfiles.mapping import tiers_of
+from indai.runtime.sevenfiles.reading import seven_files
 from indai.runtime.tiers import catalogue
 from indai.runtime.tierstore import TierStore
 from indai.storage.hearing import Listener
 from indai.storage.pool import transaction
+from indai.tools.intents.remembering import SearchKnowledge
+from indai.tools.records import RecordStore, record_tools
+from indai.v1 import memory_pb2_grpc, tiers_pb2_grpc
 from indai.v1 import tiers_pb2 as pb
-from indai.v1 import tiers_pb2_grpc
 
 from tests.conftest import Database
 from tests.service.runtime.cell import now_ms, operator
 
+NO_MEMORY = memory_pb2_grpc.MemoryServiceStub(local_channel([]))
 ACME = "kind: tenant\nslug: acme\nname: Acme\n"
 AGENT = "kind: agent\nslug: a\nname: {name}\n"
 WHOLE = f"""{ACME}---
@@ -54,7 +60,11 @@ routing_keys: ["+911234567890"]
 async def serving(database: Database) -> AsyncIterator[tuple[tiers_pb2_grpc.TierServiceAsyncStub, Bindings]]:
     store = TierStore(database.pool)
     async with Bindings(database.pool, store) as bindings:
-        channel = local_channel([tier_service(database.pool, store, bindings, now_ms, operator)])
+        tools = (*record_tools(RecordStore(database.pool, now_ms)), SearchKnowledge(NO_MEMORY))
+        specs = [tool.spec for tool in tools]
+        channel = local_channel(
+            [tier_service(database.pool, store, bindings, now_ms, operator, lambda: specs)]
+        )
         yield tiers_pb2_grpc.TierServiceStub(channel), bindings
 
 
@@ -169,6 +179,33 @@ async def test_the_catalogue_can_be_applied_and_previewed(database: Database) ->
         assert [part.tier for part in preview.parts] == ["HUMAN", "TEAM", "AGENT"]
         assert all(0 < part.tokens <= part.allotted for part in preview.parts)
         assert "persona-lock" in preview.guardrails
+
+
+async def test_a_concierge_of_seven_files_is_applied_shown_and_compared(database: Database) -> None:
+    text = tiers_of(seven_files(example()), "desk")
+    async with serving(database) as (stub, _):
+        await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=ACME))
+        with pytest.raises(NotFound, match="base"):  # what it extends comes first
+            await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=text))
+        await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=catalogue()))
+        changed = (await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=text))).changed
+        assert [(each.kind, each.slug, each.version) for each in changed] == [
+            (kind, "desk", 1) for kind in ("human", "team", "agent", "binding")
+        ]
+        preview = await stub.PreviewPrompt(pb.PreviewPromptRequest(tenant="acme", binding="desk"))
+        assert list(preview.tools) == ["lead-capture", "schedule-demo", "search-kb"]
+        assert "no-internals" in preview.guardrails
+        other = text.replace("- email\n", "- income\n", 1)
+        assert other != text
+        with pytest.raises(InvalidInput, match="lead-capture takes no income"):
+            await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=other))
+        ghost = text.replace("schedule-demo", "schedule-dance")
+        with pytest.raises(InvalidInput, match="no tool schedule-dance"):
+            await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=ghost))
+        again = await stub.ApplyTiers(pb.ApplyTiersRequest(tenant="acme", yaml=text))
+        assert again.unchanged == 4
+        tier = (await stub.GetTier(pb.GetTierRequest(tenant="acme", kind="agent", slug="desk"))).tier
+        assert "When a visitor tells who they are" in " ".join(tier.config_yaml.split())
 
 
 async def test_who_hears_nothing_keeps_nothing_until_it_listens_again(database: Database) -> None:

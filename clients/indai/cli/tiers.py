@@ -6,10 +6,11 @@ import difflib
 from typing import IO, Any
 
 import click
+from indai.cli.concierge import COMMANDS as CONCIERGES
 from indai.cli.framework import SETTINGS, command, run
 from indai.cli.home import Home, data_option
 from indai.cli.output import Page, emit
-from indai.cli.proposals import COMMANDS
+from indai.cli.proposals import COMMANDS as PROPOSALS
 from indai.cli.session import tier_session
 from indai.runtime.tiers import catalogue as shipped
 from indai.v1 import tiers_pb2 as pb
@@ -105,9 +106,8 @@ def _group(name: str) -> click.Group:
     if name == "binding":
         group.add_command(prompt)
         group.add_command(catalogue)
-    if name == "persona":
-        for each in COMMANDS:
-            group.add_command(each)
+    for each in {"persona": PROPOSALS, "agent": CONCIERGES}.get(name, ()):
+        group.add_command(each)
     return group
 
 

@@ -344,7 +344,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 *tools.services,
                 goals,
                 Service(owner_pb2_grpc.add_OperatorServiceServicer_to_server, operator, operators),
-                tier_service(plan.pool, tiers, bindings, clock, operators),
+                tier_service(plan.pool, tiers, bindings, clock, operators, tools.toolbox.specs),
                 gone,
                 public.service(),
                 *desk_services(

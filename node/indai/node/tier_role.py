@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -12,6 +12,7 @@ from indai.runtime.bindings import Bindings
 from indai.runtime.proposals.store import Proposals
 from indai.runtime.tier_service import TierServicer
 from indai.runtime.tierstore import TierStore
+from indai.tools.values import Spec
 from indai.v1 import tiers_pb2_grpc
 from indai.web.audit import AuditLog
 
@@ -26,9 +27,10 @@ def tier_service(
     bindings: Bindings,
     clock: Callable[[], int],
     operators: Authenticate,
+    specs: Callable[[], Sequence[Spec]],
 ) -> Service:
     """For the operator of the node, and nobody else."""
-    servicer = TierServicer(tiers, bindings, proposals(pool, clock), named)
+    servicer = TierServicer(tiers, bindings, proposals(pool, clock), named, specs)
     return Service(tiers_pb2_grpc.add_TierServiceServicer_to_server, servicer, operators)
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from indai.protocol.errors import InvalidInput, Reason
+from indai.runtime.templates import filled
 from indai.runtime.tiers import Agent, Guardrail, Human, Team
 
 MAX_HISTORY = 20
@@ -143,7 +144,7 @@ def assemble(static: tuple[Block, ...], dynamic: Dynamic, moment: Moment, agent:
     recall = sorted(dynamic.recall[: agent.recall_limit], key=lambda each: -each.score)
     facts = [fact for fact in dynamic.facts if fact.score >= MIN_CONFIDENCE][:MAX_FACTS]
     dropped: list[str] = []
-    envelope = _block("AGENT", "envelope", _moment(moment))
+    envelope = _block("AGENT", "envelope", _moment(moment, agent.moment))
     while True:
         blocks = _dynamic_blocks(dynamic, facts, recall)
         left = agent.budgets.dynamic - sum(block.tokens for block in blocks)
@@ -206,7 +207,10 @@ def _quoted(text: str) -> str:
     return f"someone outside said: {json.dumps(text, ensure_ascii=False)}"
 
 
-def _moment(moment: Moment) -> str:
+def _moment(moment: Moment, template: str | None) -> str:
+    if template is not None:
+        values = {"time": moment.local_time, "locale": moment.locale, "channel": moment.channel}
+        return f"# Now\n{filled(template, values)}"
     return f"# Now\n{moment.local_time}; locale {moment.locale}; channel {moment.channel}"
 
 

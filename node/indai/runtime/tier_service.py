@@ -15,6 +15,8 @@ from indai.runtime.proposals.service import Proposing
 from indai.runtime.proposals.store import Proposals
 from indai.runtime.tiers import Agent, Binding, Kind, Tier, parse, read_files
 from indai.runtime.tierstore import Named, Row, TierStore
+from indai.runtime.tooluse import check_uses
+from indai.tools.values import Spec
 from indai.v1 import tiers_pb2 as pb
 from indai.v1 import tiers_pb2_grpc
 
@@ -23,12 +25,18 @@ _NO_VERSION = 2**31 - 1
 
 
 class TierServicer(tiers_pb2_grpc.TierServiceServicer):
-    """Stores and shows configurations. Who may, the server has asked before; `who` names them."""
+    """Stores and shows configurations. Who may, the server has asked before; `who` names them; `specs`:
+    the tools of this node."""
 
     def __init__(
-        self, store: TierStore, bindings: Bindings, proposals: Proposals, who: Callable[[Any], str]
+        self,
+        store: TierStore,
+        bindings: Bindings,
+        proposals: Proposals,
+        who: Callable[[Any], str],
+        specs: Callable[[], Sequence[Spec]],
     ) -> None:
-        self._store, self._bindings, self._who = store, bindings, who
+        self._store, self._bindings, self._who, self._specs = store, bindings, who, specs
         self._proposing = Proposing(proposals, store, bindings, self._check_bindings)
 
     async def ApplyTiers(self, request: pb.ApplyTiersRequest, context: Any) -> pb.ApplyTiersResponse:
@@ -175,6 +183,8 @@ class TierServicer(tiers_pb2_grpc.TierServiceServicer):
         for binding in bindings.values():
             await self._bindings.composed(tenant, binding, pending)
         for tier in pending.values():
+            if isinstance(tier, Agent) and tier.uses:
+                check_uses(tier, self._specs())
             if isinstance(tier, Agent) and tier.extends and (Kind.AGENT, tier.extends) not in pending:
                 found = await self._store.newest(tenant, [(Kind.AGENT, tier.extends)])
                 if not found:

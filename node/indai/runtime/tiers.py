@@ -22,6 +22,7 @@ from zoneinfo import available_timezones
 import yaml
 from indai.protocol.errors import InvalidInput, Reason
 from indai.protocol.quoting import quoted
+from indai.runtime.templates import MOMENT, PERSON, checked
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=60)]
@@ -159,8 +160,18 @@ class Caps(_Strict):
     cost_micros_per_day: Annotated[int, Field(ge=1)] | None = None
 
 
+class ToolUse(_Strict):
+    """How an agent uses a tool: which of its arguments it gives (all of them, if none is named), and when."""
+
+    arguments: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)], ...], Field(max_length=30)
+    ] = ()
+    when: Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
 class Agent(_Strict):
-    """How it runs."""
+    """How it runs. `uses`: what a tool is for, beside what the tool itself says; `person` and `moment`:
+    templates of what a prompt says of the person and of the moment (`indai.runtime.templates`)."""
 
     name: Line
     extends: Slug | None = None
@@ -168,6 +179,9 @@ class Agent(_Strict):
     strategy: Literal["rule", "classifier", "hybrid"] = "rule"
     tools: tuple[Slug, ...] = ()
     approval_tools: tuple[Slug, ...] = ()
+    uses: dict[Slug, ToolUse] = {}
+    person: Annotated[Prose, AfterValidator(lambda text: checked(text, PERSON))] | None = None
+    moment: Annotated[Prose, AfterValidator(lambda text: checked(text, MOMENT))] | None = None
     memory: Literal["session", "light", "deep", "team"] = "deep"
     recall_limit: Annotated[int, Field(ge=0, le=50)] = 5
     max_tool_iterations: Annotated[int, Field(ge=0, le=10)] = 4
@@ -179,6 +193,8 @@ class Agent(_Strict):
 
     @model_validator(mode="after")
     def _own_tools(self) -> Agent:
+        if unused := set(self.uses) - set(self.tools):
+            raise ValueError(f"uses are of tools that the agent lacks: {', '.join(sorted(unused))}")
         missing = set(self.approval_tools) - set(self.tools)
         if missing:
             raise ValueError(

@@ -137,7 +137,7 @@ async def cell(
     store, homes = TierStore(pool), set(here)
     toolbox = NodeToolbox(tools, CallStore(pool), Approvals(pool), now_ms, spoken)
     async with Bindings(pool, store) as bindings:
-        tiers = tier_service(pool, store, bindings, now_ms, operator)
+        tiers = tier_service(pool, store, bindings, now_ms, operator, toolbox.specs)
         plan = ConversationPlan(
             pool,
             now_ms,

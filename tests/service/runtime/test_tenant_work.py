@@ -179,7 +179,7 @@ async def test_numbers_are_counted_before_anybody_opens_a_page(database: Databas
     await _filled(database)
     tiers = TierStore(database.pool)
     bindings = Bindings(database.pool, tiers)
-    service = TierServicer(tiers, bindings, proposals(database.pool, clock), lambda _: "operator")
+    service = TierServicer(tiers, bindings, proposals(database.pool, clock), lambda _: "operator", lambda: ())
     for slug in ("acme", "riverton"):
         text = f"kind: tenant\nslug: {slug}\nname: A\ntime_zone: {ZONE}\n"
         await service.ApplyTiers(tiers_pb2.ApplyTiersRequest(tenant=slug, yaml=text), None)

@@ -35,6 +35,7 @@ from indai.runtime.turn.gates import Refuses, never, shut
 from indai.runtime.turn.history import history
 from indai.runtime.turn.perceive import MAX_READ, Perceived, perceive
 from indai.runtime.turn.plan import slots_of
+from indai.runtime.turn.profile import profile
 from indai.runtime.turn.quarantine import quarantined
 from indai.runtime.turn.recall import recall
 from indai.runtime.turn.release import Release
@@ -291,7 +292,7 @@ class Pipeline:
         answers = tuple(each.text for each in before.said if each.speaker == "agent")
         guidance = working.guidance(perceived.mood, moods, context.working.get("price_turns"), answers)
         dynamic = Dynamic(
-            profile=_profile(turn),
+            profile=profile(turn, composed.agent, perceived.language),
             working=working.words(context.working, before.summary, goals),
             guidance="\n".join(filter(None, (manner, guidance))),
             facts=looked_up.facts,
@@ -386,15 +387,6 @@ class Pipeline:
 def _was_told_by_outsiders(context: Context) -> bool:
     """Whether the owner's agent has read words of outsiders; at the other doors a visitor's are expected."""
     return context.caller.door == "private" and Touch.UNTRUSTED in context.caller.context
-
-
-def _profile(turn: Turn) -> str:
-    """Who the person is; a name they gave is data."""
-    name = turn.request.sender.display_name
-    known = "the agent's own owner" if is_owner(turn) else "a visitor"
-    proved = f", proved to be {turn.handles[0]}" if turn.handles and not is_owner(turn) else ""
-    called = f"; calls themselves {name!r}" if name else ""
-    return f"This is {known}{proved}{called}."
 
 
 def _kept_back(_: str) -> None:

@@ -156,7 +156,7 @@ class Responder:
             scope=scope_of(turn),
             system=_system(prompt),
             messages=[*_messages(prompt.history, context.perceived.text), *loop.messages],
-            tools=wire_tools(context.tools),
+            tools=wire_tools(context.tools, agent.uses),
             model_class=pb.MODEL_CLASS_VOICE if voice else _class(agent.model_class, agent.strategy),
             strategy=STRATEGIES[agent.strategy],
             deadline_ms=DEADLINES_MS.get(turn.request.sender.channel, USUAL_DEADLINE_MS),

@@ -1,0 +1,1 @@
+"""Concierges that were written as seven files, brought into tiers."""
