@@ -74,6 +74,10 @@ class Engine:
         self._outbox, self._effects, self._followers = outbox, effects, tuple(followers)
         self._worker = asyncio.create_task(self._run())
 
+    def follow(self, follower: Follower) -> None:
+        """One more that is told of what is committed."""
+        self._followers = (*self._followers, follower)
+
     async def close(self) -> None:
         """Finish the batch at hand and stop."""
         if self._worker is not None:

@@ -309,7 +309,7 @@ async def node_role(plan: NodePlan) -> AsyncIterator[NodeRole]:
                 public.tools,
                 public.connected,
             )
-        )
+        ).beside(engine)
         talks = await stack.enter_async_context(
             conversations(
                 ConversationPlan(

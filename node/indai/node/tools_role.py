@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +12,8 @@ from indai.mcp.external import load
 from indai.memory.translit import romanise
 from indai.node import auth
 from indai.node.auth import Authenticate, Caller
+from indai.node.draft import ThreadState
+from indai.node.engine import EVERY_THREAD, Engine
 from indai.node.inprocess import local_channel
 from indai.node.keystore import KeyStore
 from indai.node.kinds.money import spoken
@@ -27,6 +29,7 @@ from indai.storage.queue import Worker
 from indai.tools.approvals import Approvals
 from indai.tools.desk import Desk, Desks
 from indai.tools.external import ExternalTools
+from indai.tools.followed import Followed
 from indai.tools.intents.table import intents, remembering
 from indai.tools.intents.threads import ThreadsOf
 from indai.tools.jobs import Jobs
@@ -87,13 +90,32 @@ class Tools:
     services: tuple[Service, ...]
     desks: Desks
     people: People
+    _approvals: Approvals
+    _followed: Followed
     _news: News
     _worker: Worker
     _external: ExternalTools
 
+    def committed(self, states: Collection[ThreadState]) -> None:
+        """See `Follower`: conversations that wait for a negotiation hear of it at once."""
+        for state in states:
+            self._followed.changed(state.columns["owner"], state.side.thread_id.hex())
+
+    def doubted(self, owners: Collection[str]) -> None:
+        """See `Follower`."""
+        for owner in owners:
+            self._followed.doubted(owner)
+
+    def beside(self, engine: Engine) -> Tools:
+        """Hear what the engine commits, and tell open desks what waits for their owner's word or no more."""
+        engine.follow(self)
+        self._approvals.changed = lambda holder: engine.changed(holder, EVERY_THREAD)
+        return self
+
     def start(self, outbound: Outbound) -> None:
         """Begin to do what waits, and to ask other servers for their tools."""
         self._news.outbound = outbound
+        self._followed.start()
         self._worker.start()
         self._external.start()
 
@@ -105,6 +127,7 @@ class Tools:
         """Stop after what runs."""
         await self._external.close()
         await self._worker.close()
+        await self._followed.close()
 
 
 def open_tools(plan: ToolsPlan) -> Tools:
@@ -141,7 +164,9 @@ def open_tools(plan: ToolsPlan) -> Tools:
     )
     aliases = {name: (place.server, place.tool) for name, place in lists.aliases.items()}
     external = ExternalTools(load(plan.data / MCP_FILE), aliases, toolbox.add)
-    return Tools(toolbox, services, desks, people, news, make_worker(plan.pool, jobs.work), external)
+    assert toolbox.followed is not None  # noqa: S101 - it was given jobs
+    worker = make_worker(plan.pool, jobs.work)
+    return Tools(toolbox, services, desks, people, approvals, toolbox.followed, news, worker, external)
 
 
 def _tools(plan: ToolsPlan, desks: Desks, people: People, jobs: Jobs, news: News) -> list[Tool]:

@@ -76,10 +76,12 @@ async def nothing_more(_: asyncpg.Connection, __: Asked) -> None:
 
 
 class Approvals:
-    """The rows. Every query names the holder, and row-level security holds it to that."""
+    """The rows. Every query names the holder, and row-level security holds it to that. `changed` is told of
+    whom something is asked, or not any more."""
 
     def __init__(self, pool: asyncpg.Pool, sealer: Sealer | None = None) -> None:
         self._pool, self._sealed = pool, Sealed("approvals", sealer)
+        self.changed: Callable[[str], None] = lambda _: None
 
     async def ask(
         self,
@@ -109,11 +111,14 @@ class Approvals:
                     hint="answer some: indai inbox",
                 )
             asked = _new(caller, tool, act, digest, why, now_ms)
-            if await self._insert(connection, holder, asked, shown):
+            new = await self._insert(connection, holder, asked, shown)
+            if new:
                 await also(connection, asked)
-                return asked, True
-            # Somebody asked the same at this moment; READ COMMITTED shows it now.
-            rows = await connection.fetch(f"{_PENDING} AND action_hash = $3", holder, now_ms, digest)
+            else:  # somebody asked the same at this moment; READ COMMITTED shows it now
+                rows = await connection.fetch(f"{_PENDING} AND action_hash = $3", holder, now_ms, digest)
+        if new:
+            self.changed(holder)
+            return asked, True
         if not rows:
             raise Unavailable(
                 Reason.DATABASE_UNAVAILABLE, "The question could not be kept.", hint="try again"
@@ -163,6 +168,7 @@ class Approvals:
                 "No question waits under this code: it was answered, has expired or never was.",
                 hint="indai inbox shows those that wait",
             )
+        self.changed(holder)
         return self._asked(row)
 
     async def find(self, holder: str, id: uuid.UUID) -> Asked | None:
@@ -172,6 +178,14 @@ class Approvals:
                 "SELECT * FROM tools.approvals WHERE holder = $1 AND id = $2", holder, id
             )
         return self._asked(row) if row else None
+
+    async def outcome(self, holder: str, id: uuid.UUID) -> Mapping[str, Any] | None:
+        """What `finish` kept of one."""
+        async with transaction(self._pool, (holder,)) as connection:
+            text = await connection.fetchval(
+                "SELECT outcome FROM tools.approvals WHERE holder = $1 AND id = $2", holder, id
+            )
+        return json.loads(text) if text else None
 
     async def finish(self, holder: str, id: uuid.UUID, outcome: Mapping[str, Any]) -> bool:
         """What came of an approved one; False when that was known already."""
@@ -190,7 +204,10 @@ class Approvals:
         async with transaction(self._pool, (holder,)) as connection:
             await connection.execute(_EXPIRE, holder, now_ms, id)
         asked = await self.find(holder, id)
-        return asked if asked is not None and asked.state == "expired" else None
+        if asked is None or asked.state != "expired":
+            return None
+        self.changed(holder)
+        return asked
 
     def _asked(self, row: asyncpg.Record) -> Asked:
         """A row as it will run; one that has ended as far as it is still known."""

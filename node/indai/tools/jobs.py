@@ -25,7 +25,7 @@ from indai.protocol.errors import IndaiError, NotFound, Reason
 from indai.storage.pool import transaction
 from indai.tools.callers import dump_caller, read_caller
 from indai.tools.outcomes import dumped, raised
-from indai.tools.queue import enqueue
+from indai.tools.queue import enqueue, hasten
 from indai.tools.sealed import Sealed, Sealer
 from indai.tools.store import holder_of
 from indai.tools.values import Caller, Outcome, Push
@@ -52,6 +52,13 @@ _TRY = """
 _LIST = """
     SELECT * FROM tools.jobs WHERE holder = $1 AND (created_ms, id) < ($2, $3) AND ($4 = '' OR state = $4)
     ORDER BY created_ms DESC, id DESC LIMIT $5
+"""
+_DROP: Final = """
+    UPDATE tools.jobs SET state = 'done', updated_ms = $5
+    WHERE holder = $1 AND kind = 'follow' AND state = 'waiting' AND caller ->> 'session' = $2
+        AND CASE WHEN $4 = '' THEN arguments ->> 'thread_id' = $3
+            ELSE starts_with(arguments ->> 'question', $4) END
+    RETURNING id
 """
 _JOBS: Final = UUID("0d2b9a53-7c22-5a0f-8a52-1f5d4a4c90b3")
 
@@ -195,6 +202,25 @@ class Jobs:
                     Reason.NOT_FOUND, "There is no such dead job.", hint="indai tool jobs --state dead"
                 )
             await enqueue(connection, holder, id, 0)
+
+    async def drop(self, holder: str, session: str, *, thread: str = "", code: str = "") -> set[UUID]:
+        """End what a session waits to hear of a thread, or of the question with this code: it knows."""
+        async with transaction(self._pool, (holder,)) as connection:
+            rows = await connection.fetch(_DROP, holder, session, thread, code, self._clock())
+        return {row["id"] for row in rows}
+
+    async def is_waiting(self, holder: str, id: UUID) -> bool:
+        """Whether a job is not over yet."""
+        async with transaction(self._pool, (holder,)) as connection:
+            found = await connection.fetchval(
+                "SELECT state = 'waiting' FROM tools.jobs WHERE holder = $1 AND id = $2", holder, id
+            )
+        return bool(found)
+
+    async def wake(self, ids: Sequence[UUID]) -> set[UUID]:
+        """Have these tried now instead of when their time comes; those that were not being tried already."""
+        async with transaction(self._pool) as connection:
+            return await hasten(connection, ids)
 
     async def _begin(self, holder: str, id: UUID) -> Job | None:
         async with transaction(self._pool, (holder,)) as connection:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
 from indai.protocol.errors import Reason, Unavailable
 from indai.tools.approvals import Approvals
+from indai.tools.followed import Followed
 from indai.tools.jobs import LIFETIME_MS, Ended, Handler, Job, Later
-from indai.tools.outcomes import failed
+from indai.tools.outcomes import as_kept, declined, failed
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Outcome, Status
 
@@ -51,18 +53,43 @@ class JobWork:
 
     async def follow(self, job: Job) -> Ended | Later:
         """A negotiation that others must answer."""
+        followed = self._toolbox.followed
+        assert followed is not None  # noqa: S101 - who works on jobs has some
+        followed.waits(job)
+        done = await self._followed(followed, job)
+        if isinstance(done, Ended):
+            followed.ends(job)
+        return done
+
+    async def _followed(self, followed: Followed, job: Job) -> Ended | Later:
         age_ms = self._clock() - job.created_ms
         result = await self._look(job.caller, job.arguments["thread_id"])
-        if result.get("running"):
+        question = (result.get("approval") or {}).get("action_hash", "")
+        if result.get("running") or (question and question == job.arguments.get("question")):
             return Ended() if age_ms > LIFETIME_MS else Later(max(SOON_S, age_ms / 1000 / SLOWER))
-        return Ended(self._toolbox.told(job.caller, job.tool, result))
+        if await followed.is_told_here(job):
+            return Later(SOON_S)  # its turn ends it; where that fails, it tells
+        outcome = self._toolbox.told(job.caller, job.tool, result)
+        if not question:
+            return Ended(outcome)
+        # The next question is followed before it is told, and told once.
+        await followed.begin(job.caller, job.tool, outcome)
+        return Ended(replace(outcome, about=question))
 
     async def approved(self, job: Job) -> Ended | Later:
-        """A call with the owner's yes that was never carried out."""
+        """A call with the owner's word that was never carried out, or of which nobody was told who asked."""
         asked = await self._approvals.find(job.holder, UUID(job.arguments["approval"]))
-        if asked is None or asked.state != "approved":
+        if asked is None:
             return Ended()
-        return Ended(await self._toolbox.carry_out(asked))
+        about, elsewhere = str(asked.id), job.arguments.get("answered_in", "") != asked.caller.session
+        if asked.state == "approved":
+            return Ended(replace(await self._toolbox.carry_out(asked), about=about))
+        if not elsewhere or "answered_in" not in job.arguments:
+            return Ended()
+        if asked.state == "declined":
+            return Ended(replace(declined(asked), about=about))
+        kept = await self._approvals.outcome(job.holder, asked.id)
+        return Ended(replace(as_kept(kept), about=about) if kept else None)
 
     async def expire(self, job: Job) -> Ended | Later:
         """A question whose time ran out: whoever waited for it is told."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from indai.language.phrasebook import bound, in_language
 from indai.protocol.errors import IndaiError
 from indai.tools import words
+from indai.tools.approvals import Asked
 from indai.tools.files import attached
 from indai.tools.identity import refuse_aadhaar
 from indai.tools.normalise import Money, fields_of
@@ -19,9 +20,11 @@ from jsonschema import Draft202012Validator
 # A tool that answers with one of these does not work; any other error is an answer about the request.
 _FAULTY: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "DATA_LOSS"})
 MOST_SAID: Final = 6
+DECLINED: Final = "It was declined; nothing has happened."
 _SPOKEN: Final = {
     "agreed": "Agreed with {who}",
     "refused": "{who} did not agree",
+    "declined": "You said no, so nothing was agreed with {who}",
     "waiting": "{who} is still being asked",
     "cancelled": "Called off with {who}",
     "expired": "It ran out of time with {who}",
@@ -88,6 +91,27 @@ def judged(caller: Caller, spec: Spec, validator: Draft202012Validator, result: 
     return Judged(_waiting(outcome, result))
 
 
+def declined(asked: Asked) -> Outcome:
+    """What whoever asked hears of a no that was said elsewhere. What was asked is between the owner and this
+    node: anybody else hears that it was declined, and not what."""
+    own = asked.caller.person == asked.caller.owner
+    terms = f"\n{asked.approval.terms.splitlines()[0]}" if own and asked.approval.terms else ""
+    return Outcome(Status.DONE, f"{DECLINED}{terms}", code="DECLINED")
+
+
+def as_kept(kept: Mapping[str, Any]) -> Outcome:
+    """An outcome as `dumped` stored it."""
+    result = kept["result"]
+    return Outcome(
+        Status(kept["status"]),
+        kept["words"],
+        result=result,
+        code=kept["code"],
+        thread=kept["thread"],
+        files=attached(result),
+    )
+
+
 def about_thread(result: Mapping[str, Any]) -> Outcome:
     """How a negotiation stands that the owner has answered, with the files that come of it."""
     thread = str(result.get("thread_id", ""))
@@ -109,7 +133,9 @@ def sentence(outcome: Outcome, language: str = "en") -> str:
         return in_language(outcome.words, language)
     said = outcome.result
     if (form := _SPOKEN.get(str(said.get("state", "")))) and said.get("with"):
-        more = [str(said[name]) for name in ("when", "reason") if said.get(name)]
+        more = [in_language(str(said["when"]), language)] if said.get("when") else []
+        if said.get("reason") and said["state"] != "declined":
+            more.append(words.said(str(said["reason"]), language))
         told = words.said(form, language, who=str(said["with"]))
         stop = "।" if language == "hi" else "."
         link = f" {said['pay_link']}" if said.get("pay_link") else ""
@@ -124,7 +150,8 @@ def sentence(outcome: Outcome, language: str = "en") -> str:
 def question(why: str, approval: Approval, language: str = "en") -> str:
     """What the owner is asked, and how to answer, for any channel. The terms are as they will be bound."""
     how = words.said("Answer “yes {code}” or “no {code}”.", language, code=approval.code)
-    return f"{words.said(why, language)}\n{bound(approval.terms, language)}\n{how}"
+    said = [words.said(why, language)] if why else []
+    return "\n".join([*said, bound(approval.terms, language), how])
 
 
 def dumped(outcome: Outcome) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A payload is a holder and the id of a row of `tools.jobs`.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -23,6 +23,11 @@ AGAIN_S: Final = 10.0  # after the database was away
 _WORK: Final = "tool"
 _QUEUE: Final = Queue("tools", "ch_pgqueuer_tools")
 
+_HASTEN: Final = """
+    UPDATE tools.pgqueuer SET execute_after = least(execute_after, now()), updated = now()
+    WHERE dedupe_key = ANY ($1) AND status = 'queued' RETURNING dedupe_key
+"""
+
 Work = Callable[[str, UUID], Awaitable[float | None]]
 """Does one job of a holder; seconds until it is to be tried again, None when it is over."""
 
@@ -35,6 +40,12 @@ async def enqueue(connection: asyncpg.Connection, holder: str, job: UUID, delay_
     await _QUEUE.within(connection).enqueue(
         [_WORK], [payload], [0], [timedelta(seconds=max(0.0, delay_s))], [str(job)], on_conflict="skip"
     )
+
+
+async def hasten(connection: asyncpg.Connection, jobs: Sequence[UUID]) -> set[UUID]:
+    """Those of these jobs that waited in the queue, and are due now."""
+    rows = await connection.fetch(_HASTEN, [str(job) for job in jobs])
+    return {UUID(row["dedupe_key"]) for row in rows}
 
 
 def make_worker(pool: asyncpg.Pool, work: Work) -> Worker:

@@ -14,19 +14,23 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
 import structlog
 from indai.protocol.errors import IndaiError, InvalidInput, Reason
-from indai.tools.approvals import Approvals, Asked, is_code, nothing_more
+from indai.tools.approvals import Approvals, Asked, is_code
 from indai.tools.cache import ReadCache, key_of
+from indai.tools.followed import Followed
 from indai.tools.jobs import Jobs
 from indai.tools.normalise import Money, fields_of
 from indai.tools.outcomes import (
+    DECLINED,
     Judged,
     about_thread,
     broken,
+    declined,
     dumped,
     failed,
     identity_number,
@@ -63,9 +67,10 @@ from indai.tools.words import said
 from jsonschema import Draft202012Validator
 
 GRACE_S: Final = 0.5  # what a tool that is told to stop may still take
-FOLLOW_S: Final = 5.0
 NO_TOOL: Final = "negotiation"
 """What a followed thread is called in rows that no tool of this conversation began."""
+PROGRAM: Final = "api"
+"""The channel of an owner's own programs, which look for themselves how a question stands."""
 CARRIED_S: Final = 120.0  # longer than any call takes
 _THREE: Final = frozenset(Touch)
 
@@ -120,6 +125,7 @@ class NodeToolbox:
         self._jobs = jobs
         self._threads = threads
         self._tell_owner = tell_owner
+        self.followed = Followed(jobs) if jobs is not None else None
         self._cache = ReadCache()
         for tool in tools:
             self.add(tool)
@@ -249,17 +255,30 @@ class NodeToolbox:
                 approve=approve,
                 by=caller.person,
                 now_ms=self._clock(),
-                also=self._carried_out if approve else nothing_more,
+                also=partial(self._answered, caller.session),
             )
         except IndaiError as error:
             return raised(error).outcome
         outcome = await self.carry_out(asked) if approve else _declined(caller.language)
         if self._jobs is not None and asked.caller.session != caller.session:
-            await self._jobs.push(asked.caller, replace(outcome, approval=asked.approval))
+            told = outcome if approve else declined(asked)
+            await self._jobs.push(asked.caller, replace(told, about=str(asked.id)))
         return replace(outcome, words=sentence(outcome, caller.language))
 
     async def _about_thread(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
         """A question of a negotiation, which the owner's own service answers."""
+        if self.followed is None:
+            return await self._said_of_thread(caller, code, approve=approve)
+        typed = "".join(code.split()).lower()
+        with self.followed.answering(caller, typed):
+            outcome = await self._said_of_thread(caller, code, approve=approve)
+            if outcome.status is not Status.FAILED:
+                await self.followed.answered(caller, typed)
+        if outcome.status in (Status.RUNNING, Status.NEEDS_APPROVAL):
+            await self.followed.begin(caller, NO_TOOL, outcome)
+        return outcome
+
+    async def _said_of_thread(self, caller: Caller, code: str, *, approve: bool) -> Outcome:
         assert self._threads is not None  # noqa: S101 - the only caller has looked
         try:
             result = await self._threads(caller, code, approve)
@@ -269,9 +288,6 @@ class NodeToolbox:
             return _declined(caller.language)
         self._cache.forget(caller)
         outcome = about_thread(result)
-        if self._jobs is not None and outcome.status is Status.RUNNING:
-            about = {"thread_id": outcome.thread}
-            await self._jobs.add(caller, "follow", NO_TOOL, about, delay_s=FOLLOW_S, key=outcome.thread)
         return replace(outcome, words=sentence(outcome, caller.language))
 
     async def _expiring(self, connection: asyncpg.Connection, asked: Asked) -> None:
@@ -280,13 +296,17 @@ class NodeToolbox:
             connection, asked, "expire", (asked.approval.expires_at_ms - self._clock()) / 1000 + 1
         )
 
-    async def _carried_out(self, connection: asyncpg.Connection, asked: Asked) -> None:
-        """With the owner's yes: what runs it, should this process die before it has."""
-        await self._with(connection, asked, "approved", CARRIED_S)
+    async def _answered(self, session: str, connection: asyncpg.Connection, asked: Asked) -> None:
+        """With the owner's word from a session: what carries it out, and tells who asked elsewhere, should
+        this process die before it has."""
+        if asked.state == "approved" or session != asked.caller.session:
+            await self._with(connection, asked, "approved", CARRIED_S, answered_in=session)
 
-    async def _with(self, connection: asyncpg.Connection, asked: Asked, kind: str, delay_s: float) -> None:
+    async def _with(
+        self, connection: asyncpg.Connection, asked: Asked, kind: str, delay_s: float, **more: str
+    ) -> None:
         if self._jobs is not None:
-            about, key = {"approval": str(asked.id)}, str(asked.id)
+            about, key = {"approval": str(asked.id), **more}, str(asked.id)
             await self._jobs.put(connection, asked.caller, kind, asked.tool, about, delay_s=delay_s, key=key)
 
     async def carry_out(self, asked: Asked, progress: Progress | None = None) -> Outcome:
@@ -333,15 +353,21 @@ class NodeToolbox:
         return await self._noted(known, caller, digest, act.arguments, Judged(outcome))
 
     async def _followed(self, known: _Known, caller: Caller, found: Judged) -> Judged:
-        """What goes on with others is followed by a job; the session is told how it ends."""
+        """What goes on with others, or waits for the owner, is followed by a job; the session is told how it
+        ends, unless it has just heard."""
         outcome = found.outcome
-        if self._jobs is None or outcome.status is not Status.RUNNING or not outcome.thread:
+        if self.followed is None or not outcome.thread:
             return found
-        about = {"thread_id": outcome.thread}
-        job = await self._jobs.add(
-            caller, "follow", known.spec.name, about, delay_s=FOLLOW_S, key=outcome.thread
-        )
-        return replace(found, outcome=replace(outcome, job=str(job)))
+        if outcome.status is Status.DONE and known.spec.effect is not Effect.READ:
+            await self.followed.told(caller, outcome.thread)
+        if outcome.status not in (Status.RUNNING, Status.NEEDS_APPROVAL):
+            return found
+        if outcome.status is Status.NEEDS_APPROVAL:
+            if caller.channel != PROGRAM:
+                await self.followed.begin(caller, known.spec.name, outcome)
+            return found
+        job = await self.followed.begin(caller, known.spec.name, outcome)
+        return replace(found, outcome=replace(outcome, job=job))
 
     async def run_later(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Outcome:
         """What a job runs, with the arguments that were taken when it was made."""
@@ -453,7 +479,7 @@ def _unfit(known: _Known, arguments: Mapping[str, Any]) -> Outcome | None:
 
 
 def _declined(language: str) -> Outcome:
-    return Outcome(Status.DONE, said("It was declined; nothing has happened.", language), code="DECLINED")
+    return Outcome(Status.DONE, said(DECLINED, language), code="DECLINED")
 
 
 async def _let_go(running: asyncio.Future[Any]) -> None:

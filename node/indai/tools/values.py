@@ -121,7 +121,8 @@ class Outcome:
     """What became of a call. `words` is a sentence for the person; `fields` is what a model may see of the
     result; `kept` is the result as rows may have it, None where they may have all of it; `code` is
     machine-readable when it failed, `faulty` that the tool itself does not work, which no answer about the
-    request says; `files` go to the person with the answer."""
+    request says; `files` go to the person with the answer; `about` names what a later word answers, so that
+    it is told once, whoever tells it."""
 
     status: Status
     words: str = ""
@@ -135,6 +136,7 @@ class Outcome:
     kept: Mapping[str, Any] | None = None
     files: tuple[Attached, ...] = ()
     faulty: bool = False
+    about: str = ""
 
 
 Progress = Callable[[str], Awaitable[None]]

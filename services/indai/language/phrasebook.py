@@ -61,7 +61,7 @@ _HOLES: Final = {
 }
 _OURS: Final = frozenset({"amount", "mode", "unit", "noun", "kept", "event", "layer"})
 """Holes with a word of ours, which has a form of its own."""
-_TIMES: Final = ("{when}", "{when}, {q}")
+_TIMES: Final = ("{when}", "{when}, {q}", "{at}")
 """The same in all languages, but for the names of days and months."""
 _WORD: Final = r"\w+"
 _PLACE: Final = re.compile(r"\{(\w+)\}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +35,7 @@ class Shop:
     thread: dict[str, Any] = field(default_factory=lambda: {"state": "waiting", "running": True})
     news: list[tuple[str, Outcome]] = field(default_factory=list)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
-    answers: dict[str, Any] = field(default_factory=dict)
+    answers: Any = field(default_factory=dict)
 
     def open(self, *tools: Made) -> NodeToolbox:
         self.jobs = Jobs(self.bench.pool, self.bench.clock, self._hear, SEALER)
@@ -47,8 +48,10 @@ class Shop:
         self.news.append((caller.session, outcome))
         self.heard.set()
 
-    async def _answer(self, _: Caller, __: str, ___: bool) -> Mapping[str, Any]:
-        return self.answers
+    async def _answer(self, caller: Caller, code: str, approve: bool) -> Mapping[str, Any]:
+        if callable(self.answers):
+            return await self.answers(caller, code, approve)  # type: ignore[no-any-return]
+        return self.answers  # type: ignore[no-any-return]
 
     async def _look(self, _: Caller, thread_id: str) -> Mapping[str, Any]:
         return self.thread | {"thread_id": thread_id}
@@ -199,7 +202,9 @@ async def test_what_was_approved_runs_after_a_crash_and_once(shop: Shop) -> None
     assert asked.approval is not None
     approvals = Approvals(shop.bench.pool)
     # The process dies between the owner's yes and the call: only the transaction is left.
-    await approvals.take(OWNER, asked.approval.code, approve=True, by=OWNER, now_ms=0, also=box._carried_out)
+    await approvals.take(
+        OWNER, asked.approval.code, approve=True, by=OWNER, now_ms=0, also=partial(box._answered, "s1")
+    )
     assert not made.calls
     await shop.work()
     assert [arguments for _, arguments in made.calls] == [{"amount": 5}]
@@ -221,6 +226,124 @@ async def test_an_answer_from_elsewhere_is_told_where_it_was_asked(shop: Shop) -
         ALICE, asked.approval.code, approve=True
     )  # in the same conversation it is answered at once
     assert len(shop.news) == 1
+
+
+ASKED = {"action_hash": "0a1b2c3d" * 8, "code": "0a1b2c3d", "terms": "Pay bob", "expires_ms": 0}
+OPEN = {"state": "needs_you", "approval": ASKED, "with": "ind.ai/bob", "thread_id": "ab"}
+AGREED = {"state": "agreed", "with": "ind.ai/bob", "when": "Tue 24 Nov 2026, 10:00"}
+
+
+async def test_what_is_decided_elsewhere_is_told_where_it_was_asked_once_in_its_language(shop: Shop) -> None:
+    shop.thread = OPEN
+    box = shop.open(tool("pay", lambda _: OPEN, result=THREAD, effect=ACT))
+    asked = await call(box, "pay", {"x": 1}, replace(ALICE, language="hi"))
+    assert asked.status is Status.NEEDS_APPROVAL
+    assert await shop.work() == [5.0]
+    assert not shop.news  # the question was told by its turn, and still waits
+    shop.thread = AGREED
+    (job,) = await shop.rows("waiting")
+    await asyncio.gather(*(shop.jobs.work(job.holder, job.id) for _ in range(2)))
+    assert {(session, told.job) for session, told in shop.news} == {("s1", str(job.id))}  # one message's key
+    words = sentence(shop.news[0][1], "hi")
+    assert words == "ind.ai/bob के साथ तय हो गया: मंगल 24 नव॰ 2026, 10:00।", words
+    assert not await shop.rows("waiting")
+
+
+async def test_what_is_decided_in_the_conversation_is_told_by_its_turn_alone(shop: Shop) -> None:
+    shop.thread = OPEN
+    box = shop.open(tool("pay", lambda _: OPEN, result=THREAD, effect=ACT))
+    await call(box, "pay", {"x": 1})
+    await call(box, "pay", {"x": 1}, replace(ALICE, session="s2"))
+    assert len(await shop.rows("waiting")) == 2
+
+    async def answer(caller: Caller, code: str, approve: bool) -> Mapping[str, Any]:
+        shop.thread = AGREED
+        # Woken by the very change: that of the conversation that answers keeps quiet, the other's tells.
+        await shop.work()
+        return AGREED | {"thread_id": "ab"}
+
+    shop.answers = answer
+    outcome = await box.answer(ALICE, " 0A1B 2c3d", approve=True)
+    assert outcome.result["state"] == "agreed"
+    assert [session for session, _ in shop.news] == ["s2"]
+    assert not await shop.rows("waiting")
+
+
+async def test_an_answer_that_failed_in_the_conversation_leaves_the_question_followed(shop: Shop) -> None:
+    shop.thread = OPEN
+    box = shop.open(tool("pay", lambda _: OPEN, result=THREAD, effect=ACT))
+    await call(box, "pay", {"x": 1})
+
+    async def away(*_: Any) -> Mapping[str, Any]:
+        raise Unavailable(Reason.UNREACHABLE, "The database is away.")
+
+    shop.answers = away
+    assert (await box.answer(ALICE, "0a1b2c3d", approve=True)).status is Status.FAILED
+    shop.thread = AGREED
+    await shop.work()
+    assert [told.result["state"] for _, told in shop.news] == ["agreed"]
+
+
+async def test_a_later_question_is_told_once_with_its_code_and_followed(shop: Shop) -> None:
+    made = tool("pay", lambda _: dict(shop.thread) | {"thread_id": "ab"}, result=THREAD, effect=ACT)
+    await call(shop.open(made), "pay")
+    shop.thread = OPEN
+    assert await shop.work() == [None]
+    ((_, told),) = shop.news
+    assert (told.status, told.about) == (Status.NEEDS_APPROVAL, ASKED["action_hash"])
+    shop.thread = {"state": "declined", "with": "ind.ai/bob", "reason": "declined"}
+    await shop.work()
+    assert sentence(shop.news[1][1]) == "You said no, so nothing was agreed with ind.ai/bob."
+
+
+async def test_an_answer_from_elsewhere_is_told_after_a_kill_and_a_visitor_not_what_was_asked(
+    shop: Shop,
+) -> None:
+    box = shop.open(tool("pay", effect=ACT))
+    own = replace(ALICE, approvals=frozenset({"pay"}), language="hi")
+    visitor = replace(own, person="web:1", door="public", verified=False, language="en")
+    approvals, told = Approvals(shop.bench.pool, SEALER), list[tuple[str, str]]()
+    for asking, yes in ((own, True), (own, False), (visitor, False)):
+        await call(box, "pay", {"x": len(told)}, asking)
+        (asked,) = await approvals.waiting(OWNER, 0)
+        # The process dies between the owner's word and the conversation.
+        answered = partial(box._answered, "desk")
+        code = asked.approval.code
+        await approvals.take(OWNER, code, approve=yes, by=OWNER, now_ms=0, also=answered)
+        if yes:  # … and after it was done
+            found = await approvals.find(OWNER, asked.id)
+            assert found is not None
+            await box.carry_out(found)
+        await shop.work()
+        ((_, news),) = shop.news
+        told.append((news.about, sentence(news, asking.language)))
+        shop.news.clear()
+        await shop.work()
+        assert not [each for each in shop.news if each[1].code != "EXPIRED"]
+        assert told[-1][0] == str(asked.id)
+    assert [words for _, words in told] == [
+        "हो गया।",
+        "इसे मना कर दिया गया; कुछ नहीं हुआ।\npay: Does a thing",
+        "It was declined; nothing has happened.",
+    ]
+
+
+async def test_a_change_wakes_who_waits_for_it(shop: Shop, worker: Callable[[], None]) -> None:
+    shop.thread = OPEN
+    box = shop.open(tool("pay", lambda _: OPEN, result=THREAD, effect=ACT))
+    await call(box, "pay", {"x": 1})
+    followed = box.followed
+    assert followed is not None
+    await shop.work()  # the queue would try it in five seconds, and then ever later
+    shop.thread = AGREED
+    followed.start()
+    worker()
+    followed.changed("ind.ai/bob", "ab")
+    followed.changed(OWNER, "cd")
+    assert not followed._changed
+    followed.changed(OWNER, "ab")
+    await asyncio.wait_for(shop.heard.wait(), 60)
+    await followed.close()
 
 
 async def test_who_asked_hears_that_a_question_expired(shop: Shop) -> None:

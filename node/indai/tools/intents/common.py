@@ -42,6 +42,7 @@ STATES: Final = {
     "needs_you": "waits for your word",
     "waiting": "waits for the other side",
     "refused": "refused",
+    "declined": "declined by you",
     "cancelled": "taken back",
     "expired": "ran out of time",
 }

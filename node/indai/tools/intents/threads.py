@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from indai.protocol.party import DECLINED
 from indai.tools.desk import Desk, Desks, settle
 from indai.tools.files import Keep
 from indai.tools.intents.common import shown
@@ -25,7 +26,11 @@ class ThreadsOf:
         """As it is now. Raises NotFound."""
         desk = self.desks(caller.owner)
         found = await desk.owner.GetThread(owner_pb2.GetThreadRequest(thread_id=thread_id))
-        return await self._shown(caller, desk, found.thread)
+        result = await self._shown(caller, desk, found.thread)
+        said = next((each for each in reversed(found.messages) if each.move == "REJECT"), None)
+        if result["state"] == "refused" and found.thread.reason == DECLINED and (not said or said.outgoing):
+            return {**result, "state": "declined"}  # by this owner, wherever they said it
+        return result
 
     async def answer(self, caller: Caller, code: str, approve: bool) -> Mapping[str, Any]:
         """The owner's word on a question of a negotiation; again, after a kill, it is the same. Raises
