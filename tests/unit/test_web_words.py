@@ -52,7 +52,7 @@ def _said() -> set[str]:
                     first = node.args[0]
                     if isinstance(first, ast.Constant) and isinstance(first.value, str):
                         found.add(first.value)
-    tables = (show.STATES, show.LIVES, show.OUTCOMES, goals.DID)
+    tables = (show.STATES, show.LIVES, show.ANSWERS, show.OUTCOMES, goals.DID)
     found |= {tag.text for table in tables for tag in table.values()}
     found |= {*show.KINDS.values(), *show.MONTHS, *show.DAYS, *NOTICES.values(), *TRUSTS.values()}
     found |= {*goals.WHY.values(), *(name for _, name in (*goals.KINDS, *CHANGES))}
@@ -131,7 +131,9 @@ def _daily() -> set[str]:
             # Of the settings: the language, the tone, and the zone; the rest is set once.
             text = SET_ONCE.sub("", text)
             found |= {ast.literal_eval(said) for said in CALL.findall(text)}
-    return found | {tag.text for table in (show.STATES, show.OUTCOMES) for tag in table.values()}
+    return found | {
+        tag.text for table in (show.STATES, show.ANSWERS, show.OUTCOMES) for tag in table.values()
+    }
 
 
 def test_drafts_are_all_other_scheduled_languages_in_their_own_script() -> None:

@@ -6,19 +6,22 @@ from collections.abc import Callable
 from typing import Final
 
 from indai.node import views
-from indai.node.paging import after, beginning_with, next_token, page_size
+from indai.node.paging import MAX_NUMBER, after, beginning_with, next_token, page_size
 from indai.node.store import Store
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.v1 import owner_pb2
 
 CODE_LENGTH: Final = 8
-_WAITING = """
+MAX_CHANNEL: Final = 40
+_ALL = """
 SELECT a.*, t.peer, t.kind, t.start_ms, t.end_ms, p.first_ms AS known_since_ms,
   coalesce(p.agreed, 0) AS agreed_before
 FROM node.approvals a JOIN node.threads t USING (owner, thread)
 LEFT JOIN node.peers p ON p.owner = t.owner AND p.peer = t.peer
-WHERE a.owner = $1 AND a.state = 'pending' AND a.expires_ms > $2
+WHERE a.owner = $1
 """
+_WAITING = f"{_ALL} AND a.state = 'pending' AND a.expires_ms > $2"
+_ANSWERED = f"{_ALL} AND a.answered_ms >= $2 ORDER BY a.answered_ms DESC, a.action_hash LIMIT $3"
 _PAGE = """
   AND (a.expires_ms, encode(a.action_hash, 'hex')) > ($3, $4)
 ORDER BY a.expires_ms, a.action_hash LIMIT $5
@@ -26,14 +29,19 @@ ORDER BY a.expires_ms, a.action_hash LIMIT $5
 
 
 class Approvals:
-    """Reads `node.approvals`; the engine alone changes them."""
+    """Reads `node.approvals`; the engine alone decides them."""
 
     def __init__(self, store: Store, clock: Callable[[], int]) -> None:
         self._store, self._clock = store, clock
 
     async def waiting(self, owner: str, request: owner_pb2.ListInboxRequest) -> owner_pb2.ListInboxResponse:
-        """A page of what waits, the most urgent first."""
+        """A page of what waits, the most urgent first; of what was answered since a time, if one is named."""
         size = page_size(request.page_size, 50)
+        if request.HasField("answered_since_time"):
+            since_ms = min(MAX_NUMBER, views.milliseconds(request.answered_since_time))
+            async with self._store.scope(owner) as connection:
+                rows = await connection.fetch(_ANSWERED, owner, since_ms, size)
+            return owner_pb2.ListInboxResponse(approvals=[views.approval(row, CODE_LENGTH) for row in rows])
         number, last = after(request.page_token, (0, ""))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(_WAITING + _PAGE, owner, self._clock(), number, last, size + 1)
@@ -71,6 +79,18 @@ class Approvals:
                 "SELECT state FROM node.approvals WHERE owner = $1 AND action_hash = $2", owner, action_hash
             )
         return bool(state == ("approved" if approved else "declined"))
+
+    async def note(self, owner: str, action_hash: bytes, channel: str) -> None:
+        """In which channel's conversation an answer was given; only the owner is ever shown it."""
+        if not channel:
+            return
+        async with self._store.scope(owner) as connection:
+            await connection.execute(
+                "UPDATE node.approvals SET answered_on = $3 WHERE owner = $1 AND action_hash = $2",
+                owner,
+                action_hash,
+                channel[:MAX_CHANNEL],
+            )
 
     async def get(self, owner: str, action_hash: bytes) -> owner_pb2.Approval:
         """One that waits; raises NotFound."""

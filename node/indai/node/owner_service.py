@@ -162,7 +162,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
     async def ListInbox(
         self, request: owner_pb2.ListInboxRequest, context: Any
     ) -> owner_pb2.ListInboxResponse:
-        """Questions that wait, the most urgent first."""
+        """Questions that wait, the most urgent first, or those that were answered."""
         return await self._approvals.waiting(caller(context).owner, request)
 
     async def AnswerApproval(
@@ -173,6 +173,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         thread, action_hash = await self._approvals.find(owner, request.code)
         if not await self._approvals.stands(owner, action_hash, approved=request.approve):
             await self._engine.answer(owner, thread, action_hash, request.approve)
+            await self._approvals.note(owner, action_hash, request.channel)
         return owner_pb2.AnswerApprovalResponse(thread=await self._thread(owner, thread))
 
     async def WithdrawThread(

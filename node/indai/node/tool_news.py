@@ -9,7 +9,7 @@ from indai.language.phrasebook import in_language
 from indai.runtime.conversations.outbound import Notice, Outbound
 from indai.runtime.turn.attaching import media_of
 from indai.storage.pool import transaction
-from indai.tools.outcomes import question, sentence
+from indai.tools.outcomes import sentence
 from indai.tools.values import Caller, Outcome, Status
 from indai.v1 import conversation_pb2 as pb
 
@@ -71,17 +71,12 @@ class News:
 
 
 def _reply(outcome: Outcome, language: str) -> pb.Reply:
-    language = language or "en"
+    language, choices = language or "en", list[pb.Choice]()
     if (asked := outcome.approval) is not None and outcome.status is Status.NEEDS_APPROVAL:
-        choices = [
-            pb.Choice(id=f"{word} {asked.code}", title=f"{word.capitalize()} {asked.code}")
-            for word in ("yes", "no")
-        ]
-        return pb.Reply(
-            text=outcome.words or question("", asked, language), language=language, choices=choices
-        )
+        said = [f"{word} {asked.code}" for word in ("yes", "no")]
+        choices = [pb.Choice(id=each, title=each.capitalize()) for each in said]
     media = media_of(outcome.files)
-    return pb.Reply(text=sentence(outcome, language), language=language, media=media)
+    return pb.Reply(text=sentence(outcome, language), language=language, media=media, choices=choices)
 
 
 def _key(outcome: Outcome) -> str:

@@ -11,6 +11,7 @@ from uuid import UUID
 from indai.node import views
 from indai.node.auth import caller as admitted
 from indai.node.owner_service import request_uuid
+from indai.node.paging import MAX_NUMBER
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.tools.approvals import Approvals, Asked
 from indai.tools.jobs import Job, Jobs
@@ -115,6 +116,10 @@ class ApprovalServicer(tools_pb2_grpc.ApprovalServiceServicer):
     async def ListApprovals(self, request: pb.ListApprovalsRequest, context: Any) -> pb.ListApprovalsResponse:
         """At most a hundred can wait, so every page is cut out of one read."""
         owner, size = admitted(context).owner, min(request.page_size or 50, 100)
+        if request.HasField("answered_since_time"):
+            since_ms = min(MAX_NUMBER, views.milliseconds(request.answered_since_time))
+            answered = await self._approvals.answered(owner, since_ms, size)
+            return pb.ListApprovalsResponse(approvals=[_approval(each) for each in answered])
         waiting = await self._approvals.waiting(owner, self._clock())
         first = _place(request.page_token)
         shown = waiting[first : first + size]
@@ -199,6 +204,9 @@ def _approval(asked: Asked) -> pb.ToolApproval:
         door=asked.caller.door,
         expire_time=views.timestamp(asked.approval.expires_at_ms),
         create_time=views.timestamp(asked.created_ms),
+        answer=("declined" if asked.state == "declined" else "approved") if asked.answered_ms else "",
+        answer_time=views.timestamp(asked.answered_ms or None),
+        answer_channel=asked.answered_on,
     )
 
 

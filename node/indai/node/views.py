@@ -160,6 +160,9 @@ def approval(row: Row, code_length: int) -> owner_pb2.Approval:
         kind=row["kind"],
         start_time=timestamp(row["start_ms"]),
         end_time=timestamp(row["end_ms"]),
+        answer=row["state"] if row["answered_ms"] else "",
+        answer_time=timestamp(row["answered_ms"]),
+        answer_channel=row["answered_on"],
     )
 
 

@@ -40,8 +40,12 @@ _INSERT = """
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'pending', $10, $11, $12)
     ON CONFLICT DO NOTHING RETURNING id
 """
+_ANSWERED = """
+    SELECT * FROM tools.approvals WHERE holder = $1 AND answered_ms >= $2
+    ORDER BY answered_ms DESC, id LIMIT $3
+"""
 _ANSWER = """
-    UPDATE tools.approvals SET state = $4, answered_ms = $5, answered_by = $6,
+    UPDATE tools.approvals SET state = $4, answered_ms = $5, answered_by = $6, answered_on = $7,
         sealed = CASE WHEN $4 = 'approved' THEN sealed END
     WHERE holder = $1 AND code = $2 AND state = 'pending' AND expires_ms > $3 RETURNING *
 """
@@ -65,6 +69,8 @@ class Asked:
     state: str
     created_ms: int
     approval: Approval
+    answered_ms: int = 0
+    answered_on: str = ""
 
 
 Also = Callable[[asyncpg.Connection, Asked], Awaitable[None]]
@@ -152,14 +158,28 @@ class Approvals:
             rows = await connection.fetch(f"{_PENDING} ORDER BY expires_ms, id", holder, now_ms)
         return [self._asked(row) for row in rows]
 
+    async def answered(self, holder: str, since_ms: int, limit: int) -> Sequence[Asked]:
+        """Those that were answered since then, the newest first."""
+        async with transaction(self._pool, (holder,)) as connection:
+            rows = await connection.fetch(_ANSWERED, holder, since_ms, limit)
+        return [self._asked(row) for row in rows]
+
     async def take(
-        self, holder: str, code: str, *, approve: bool, by: str, now_ms: int, also: Also = nothing_more
+        self,
+        holder: str,
+        code: str,
+        *,
+        approve: bool,
+        by: str,
+        now_ms: int,
+        also: Also = nothing_more,
+        on: str = "",
     ) -> Asked:
-        """Take the owner's word; `also` happens with it or not at all. Raises NotFound for a code that
-        doesn't wait: used, expired or never given."""
+        """Take the owner's word, said in the conversation of a channel `on`; `also` happens with it or not at
+        all. Raises NotFound for a code that doesn't wait: used, expired or never given."""
         async with transaction(self._pool, (holder,)) as connection:
             state = "approved" if approve else "declined"
-            row = await connection.fetchrow(_ANSWER, holder, normalised(code), now_ms, state, now_ms, by)
+            row = await connection.fetchrow(_ANSWER, holder, normalised(code), now_ms, state, now_ms, by, on)
             if row is not None:
                 await also(connection, self._asked(row))
         if row is None:
@@ -224,6 +244,8 @@ class Approvals:
             row["state"],
             row["created_ms"],
             Approval(row["code"], row["action_hash"].hex(), terms, row["expires_ms"]),
+            row["answered_ms"] or 0,
+            row["answered_on"],
         )
 
 

@@ -42,11 +42,12 @@ class Followed:
 
     async def begin(self, caller: Caller, tool: str, outcome: Outcome) -> str:
         """Follow the thread of an outcome that goes on, or waits for the owner's word; the job's id."""
-        about, key = {"thread_id": outcome.thread}, outcome.thread
+        about, key, delay_s = {"thread_id": outcome.thread}, outcome.thread, FOLLOW_S
         if outcome.approval is not None:
             about["question"] = outcome.approval.action_hash
-            key = f"{outcome.thread}:{outcome.approval.action_hash}"
-        return str(await self._jobs.add(caller, "follow", tool, about, delay_s=FOLLOW_S, key=key))
+            # It looks at once, so that the answer wakes it.
+            key, delay_s = f"{outcome.thread}:{outcome.approval.action_hash}", 0.0
+        return str(await self._jobs.add(caller, "follow", tool, about, delay_s=delay_s, key=key))
 
     async def told(self, caller: Caller, thread: str) -> None:
         """The conversation has just heard how a thread ended, by what was done in it."""

@@ -128,9 +128,12 @@ def _waiting(outcome: Outcome, result: Mapping[str, Any]) -> Outcome:
 
 
 def sentence(outcome: Outcome, language: str = "en") -> str:
-    """What is said of an outcome without a model: its own words, or its most important fields."""
+    """What is said of an outcome without a model: its own words, what it asks, or its most important
+    fields."""
     if outcome.words:
         return in_language(outcome.words, language)
+    if outcome.status is Status.NEEDS_APPROVAL and outcome.approval is not None:
+        return question("", outcome.approval, language)
     said = outcome.result
     if (form := _SPOKEN.get(str(said.get("state", "")))) and said.get("with"):
         more = [in_language(str(said["when"]), language)] if said.get("when") else []

@@ -256,6 +256,7 @@ class NodeToolbox:
                 by=caller.person,
                 now_ms=self._clock(),
                 also=partial(self._answered, caller.session),
+                on="" if caller.channel == PROGRAM else caller.channel,
             )
         except IndaiError as error:
             return raised(error).outcome

@@ -645,19 +645,25 @@ class ListInboxRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ANSWERED_SINCE_TIME_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many; 0 means 50."""
     page_token: _builtins.str
-    """From the page before."""
+    """From the page before; where `answered_since_time` is named there is one page alone."""
+    @_builtins.property
+    def answered_since_time(self) -> _timestamp_pb2.Timestamp:
+        """Those that the owner answered since then, the newest first, instead of those that wait."""
+
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        answered_since_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answered_since_time", b"answered_since_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_since_time", b"answered_since_time", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -710,6 +716,9 @@ class Approval(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    ANSWER_TIME_FIELD_NUMBER: _builtins.int
+    ANSWER_CHANNEL_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Short id to type: first characters of the action's hash."""
     action_hash: _builtins.str
@@ -726,6 +735,10 @@ class Approval(_message.Message):
     """How much was agreed with them before."""
     kind: _builtins.str
     """Kind of intent."""
+    answer: _builtins.str
+    """What the owner said: approved, declined, countered; empty while it waits."""
+    answer_channel: _builtins.str
+    """In which channel's conversation they did; empty for a desk and a command."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """After this it is answered no."""
@@ -746,6 +759,10 @@ class Approval(_message.Message):
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """When it would end, or is due."""
 
+    @_builtins.property
+    def answer_time(self) -> _timestamp_pb2.Timestamp:
+        """When they did."""
+
     def __init__(
         self,
         *,
@@ -762,10 +779,13 @@ class Approval(_message.Message):
         kind: _builtins.str = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
+        answer: _builtins.str = ...,
+        answer_time: _timestamp_pb2.Timestamp | None = ...,
+        answer_channel: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "expire_time", b"expire_time", "known_since", b"known_since", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_time", b"answer_time", "create_time", b"create_time", "end_time", b"end_time", "expire_time", b"expire_time", "known_since", b"known_since", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "agreed_before", b"agreed_before", "code", b"code", "create_time", b"create_time", "end_time", b"end_time", "expire_time", b"expire_time", "kind", b"kind", "known_since", b"known_since", "peer", b"peer", "start_time", b"start_time", "terms", b"terms", "thread_id", b"thread_id", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "agreed_before", b"agreed_before", "answer", b"answer", "answer_channel", b"answer_channel", "answer_time", b"answer_time", "code", b"code", "create_time", b"create_time", "end_time", b"end_time", "expire_time", b"expire_time", "kind", b"kind", "known_since", b"known_since", "peer", b"peer", "start_time", b"start_time", "terms", b"terms", "thread_id", b"thread_id", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -779,19 +799,23 @@ class AnswerApprovalRequest(_message.Message):
 
     CODE_FIELD_NUMBER: _builtins.int
     APPROVE_FIELD_NUMBER: _builtins.int
+    CHANNEL_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Code or hash of the approval."""
     approve: _builtins.bool
     """True for yes."""
+    channel: _builtins.str
+    """In which channel's conversation the owner says it, as their own desk shows later; empty elsewhere."""
     def __init__(
         self,
         *,
         code: _builtins.str = ...,
         approve: _builtins.bool = ...,
+        channel: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approve", b"approve", "code", b"code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approve", b"approve", "channel", b"channel", "code", b"code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

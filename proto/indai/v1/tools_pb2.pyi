@@ -523,6 +523,9 @@ class ToolApproval(_message.Message):
     DOOR_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
+    ANSWER_TIME_FIELD_NUMBER: _builtins.int
+    ANSWER_CHANNEL_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Eight letters, to answer with."""
     action_hash: _builtins.str
@@ -537,6 +540,10 @@ class ToolApproval(_message.Message):
     """Who wanted it: the owner's handle, or a visitor."""
     door: _builtins.str
     """private, public, distribution."""
+    answer: _builtins.str
+    """What the owner said: approved, declined; empty while it waits."""
+    answer_channel: _builtins.str
+    """In which channel's conversation they did; empty for a desk and a command."""
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """After this the answer is no."""
@@ -544,6 +551,10 @@ class ToolApproval(_message.Message):
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it arose."""
+
+    @_builtins.property
+    def answer_time(self) -> _timestamp_pb2.Timestamp:
+        """When they did."""
 
     def __init__(
         self,
@@ -557,10 +568,13 @@ class ToolApproval(_message.Message):
         door: _builtins.str = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        answer: _builtins.str = ...,
+        answer_time: _timestamp_pb2.Timestamp | None = ...,
+        answer_channel: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer_time", b"answer_time", "create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "code", b"code", "create_time", b"create_time", "door", b"door", "expire_time", b"expire_time", "person", b"person", "terms", b"terms", "tool", b"tool", "why", b"why"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_hash", b"action_hash", "answer", b"answer", "answer_channel", b"answer_channel", "answer_time", b"answer_time", "code", b"code", "create_time", b"create_time", "door", b"door", "expire_time", b"expire_time", "person", b"person", "terms", b"terms", "tool", b"tool", "why", b"why"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -572,19 +586,25 @@ class ListApprovalsRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ANSWERED_SINCE_TIME_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many; 0 means 50, 100 the most."""
     page_token: _builtins.str
-    """From the page before."""
+    """From the page before; where `answered_since_time` is named there is one page alone."""
+    @_builtins.property
+    def answered_since_time(self) -> _timestamp_pb2.Timestamp:
+        """Those that the owner answered since then, the newest first, instead of those that wait."""
+
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        answered_since_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answered_since_time", b"answered_since_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_since_time", b"answered_since_time", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import web
+from google.protobuf.timestamp_pb2 import Timestamp
 from indai.desk.frame import ROLES, Frame
 from indai.protocol.errors import InvalidInput, NotFound, Reason, Refused
 from indai.v1 import desk_pb2, owner_pb2, tools_pb2
@@ -16,6 +17,8 @@ from indai.web.live import Live
 from indai.web.visit import Visit
 
 PAGE = 20
+LATELY_S = 86_400
+MOST_DECIDED = 5
 _CAME_TO_NOTHING = (owner_pb2.THREAD_STATE_REJECTED, owner_pb2.THREAD_STATE_LAPSED)
 
 
@@ -40,7 +43,7 @@ class Inbox:
         """What waits, the most urgent first."""
         request = owner_pb2.ListInboxRequest(page_size=PAGE, page_token=visit.request.query.get("page", ""))
         answer = await self._calls.owner.ListInbox(request, metadata=visit.metadata)
-        tools = await self._tools(visit)
+        tools, decided = await self._tools(visit), await self._decided(visit)
         recent = owner_pb2.ListThreadsResponse()
         if not answer.approvals and not tools:
             recent = await self._calls.owner.ListThreads(
@@ -53,6 +56,7 @@ class Inbox:
             approvals=answer.approvals,
             tools=tools[:PAGE],
             more=answer.next_page_token,
+            decided=decided,
             recent=recent.threads,
         )
 
@@ -98,6 +102,19 @@ class Inbox:
         if not yes:
             return visit.go("/desk", "refused")
         return await self._frame.page(visit, "tool_done.html", "/desk", asked=found, outcome=answer.outcome)
+
+    async def _decided(self, visit: Visit) -> Sequence[owner_pb2.Approval | tools_pb2.ToolApproval]:
+        """What was answered lately, here or elsewhere, the newest first: on an open page nothing goes without
+        a word."""
+        since = Timestamp(seconds=self._frame.site.clock() // 1000 - LATELY_S)
+        own = owner_pb2.ListInboxRequest(page_size=MOST_DECIDED, answered_since_time=since)
+        tool = tools_pb2.ListApprovalsRequest(page_size=MOST_DECIDED, answered_since_time=since)
+        found: list[owner_pb2.Approval | tools_pb2.ToolApproval] = [
+            *(await self._calls.owner.ListInbox(own, metadata=visit.metadata)).approvals,
+            *(await self._calls.tools.ListApprovals(tool, metadata=visit.metadata)).approvals,
+        ]
+        found = [one for one in found if one.terms]  # what was erased says nothing any more
+        return sorted(found, key=lambda one: -one.answer_time.ToMilliseconds())[:MOST_DECIDED]
 
     async def _tools(self, visit: Visit) -> Sequence[tools_pb2.ToolApproval]:
         request = tools_pb2.ListApprovalsRequest(page_size=100)

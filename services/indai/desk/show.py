@@ -45,6 +45,12 @@ LIVES: Final = {
     owner_pb2.COMMITMENT_STATE_POSTED: Tag("paid", "good"),
     owner_pb2.COMMITMENT_STATE_VOIDED: Tag("not paid", "bad"),
 }
+ANSWERS: Final = {
+    "approved": Tag("you approved", "good"),
+    "declined": Tag("you declined"),
+    "countered": Tag("you proposed something else"),
+}
+MESSENGERS: Final = {"whatsapp": "WhatsApp", "telegram": "Telegram", "slack": "Slack"}
 OUTCOMES: Final = {
     policy_pb2.OUTCOME_PERMIT: Tag("permitted", "good"),
     policy_pb2.OUTCOME_REFUSE: Tag("refused", "bad"),
@@ -154,6 +160,16 @@ class Show:
         """Where a thread is: what became of the commitment, once there is one."""
         found = LIVES.get(thread.commitment_state) or STATES.get(thread.state, Tag("unknown"))
         return Tag(self.words(found.text), found.look)
+
+    def answer(self, said: str) -> Tag:
+        """What an owner said to a question."""
+        found = ANSWERS.get(said, Tag("unknown"))
+        return Tag(self.words(found.text), found.look)
+
+    def chat(self, channel: str) -> str:
+        """Where an owner answered who did in a conversation; a messenger by its name."""
+        said = self.words("in a chat")
+        return f"{said} · {MESSENGERS[channel]}" if channel in MESSENGERS else said
 
     def outcome(self, outcome: int) -> Tag:
         """What the policy said."""

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from aiohttp import WSMsgType
+from aiohttp import ClientResponse, WSMsgType
 from indai.client.channels import plain_channel
 from indai.node.keystore import open_keystore
 from indai.node.secrets import Secrets
@@ -23,9 +23,10 @@ from indai.voice.local import LocalSpeech
 
 from tests.service.edge.provider import Provider
 from tests.service.edge.street import Street, call
+from tests.service.node.trade import SELLERS, Trader
 from tests.service.page.conftest import events, visiting
 from tests.service.page.test_page import STREAM
-from tests.service.web.conftest import BOBS, Desks, Page
+from tests.service.web.conftest import ALICES, BOBS, Desks, Page
 from tests.unit.edge.webhooks import wa, wa_message
 
 FORM = {"name": "Meera <b>", "contact": "meera@example.org", "minutes": "30", "when": "next week", "time": ""}
@@ -35,6 +36,13 @@ STRANGERS = """\
     with: anyone
     door: public
     duration: {{ max: 30m }}
+"""
+
+
+PRICES = """\
+  - id: prices
+    ask: book
+    with: anyone
 """
 
 
@@ -192,6 +200,86 @@ async def test_what_the_rules_would_ask_about_is_told_in_the_chat_and_so_is_the_
                 await asyncio.sleep(0.05)
         assert "The meeting stands in the calendar of ind.ai/bob: " in page
         assert page.count("/meeting.ics") == 1  # with what was told later, and not before
+
+
+async def test_what_a_chat_began_and_the_desk_decides_is_told_in_the_chat_and_the_other_way_round(
+    desks: Desks,
+) -> None:
+    shop = Trader(desks.alice, desks.a)
+    await shop.stocks("table", 4, per_minutes=30, price_minor=50_000, currency="INR")
+    await desks.alice.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml=SELLERS))
+    asks = BOBS.replace("timezone: Asia/Kolkata", "timezone: Asia/Kolkata\ncurrency: INR") + PRICES
+    await desks.bob.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml=asks))
+    async with desks.browser(desks.b, desks.bob) as bob:
+
+        async def ask(day: str) -> str:
+            await bob.get("/bob")
+            return _code(await _chat(bob, f"Book a table with alice next {day} at 13:00"))
+
+        async def say(text: str) -> str:
+            await bob.get("/bob")
+            return await _chat(bob, text)
+
+        async def decide(tools: str, code: str, answer: str) -> None:
+            page = (await bob.get("/desk")).text
+            action = re.search(rf"/desk/{tools}approvals/([0-9a-f]{{64}})", page[page.index(code) :])
+            assert action, page
+            assert (await bob.post(action[0], answer=answer)).status == 200
+
+        async def heard(words: str) -> str:
+            async with asyncio.timeout(60):  # what is decided wakes the job that tells
+                while words not in (page := (await bob.get("/bob")).text):
+                    await asyncio.sleep(0.05)
+            return page
+
+        # Both questions are answered at the desk: whether to ask at all, and the price.
+        await decide("tool-", await ask("monday"), "yes")
+        page = await heard("Book at ind.ai/alice 1 of")
+        price = re.findall(r"yes ([0-9a-f]{8})", page)[-1]
+        await decide("", price, "yes")
+        page = await heard("Agreed with ind.ai/alice")
+        assert page.count("/meeting.ics") == 1
+        # The first in the chat, the second at the desk.
+        price = _code(await say(f"yes {await ask('tuesday')}"))
+        await decide("", price, "no")
+        await heard("You said no, so nothing was agreed with ind.ai/alice: ")
+        # And both in the chat, while the desk is open.
+        price = _code(await say(f"yes {await ask('wednesday')}"))
+        assert price in (await bob.get("/desk")).text
+        async with bob.http.get(f"{bob.base}/desk/live") as stream:
+            await _lines(stream, b"event: changed")
+            assert "Agreed with" in await say(f"yes {price}")
+            await _lines(stream, b"event: changed")
+        inbox = (await bob.get("/desk")).text
+        assert price not in inbox
+        rows = inbox[inbox.index("Answered lately") :].split("<li>")
+        lately = [row for row in rows if "Book at ind.ai/alice" in row]
+        assert [("you declined" in row, "in a chat" in row) for row in lately] == [
+            (False, True),  # the price on Wednesday, then the wish
+            (False, True),
+            (True, False),
+            (False, True),
+            (False, False),
+        ]
+        # What its own turn has told nobody tells again.
+        page = (await bob.get("/bob")).text
+        assert (page.count("Agreed with ind.ai/alice"), page.count("You said no, so")) == (2, 1)
+    async with desks.browser(desks.a, desks.alice) as alice:
+        assert "you approved" not in (await alice.get("/desk")).text
+    await desks.alice.stub.ActivatePolicy(owner_pb2.ActivatePolicyRequest(yaml=ALICES))
+    await _rules(desks, "")
+
+
+def _code(asked: str) -> str:
+    found = re.search(r"yes (\w{8})", asked)
+    assert found, asked
+    return found[1]
+
+
+async def _lines(stream: ClientResponse, wanted: bytes) -> None:
+    async with asyncio.timeout(60):
+        while wanted not in await stream.content.readline():
+            pass
 
 
 async def test_what_the_rules_refuse_is_refused_in_the_chat_without_telling_why(desks: Desks) -> None:

@@ -36,7 +36,7 @@ class ThreadsOf:
         """The owner's word on a question of a negotiation; again, after a kill, it is the same. Raises
         NotFound for a code of nothing."""
         desk = self.desks(caller.owner)
-        request = owner_pb2.AnswerApprovalRequest(code=code, approve=approve)
+        request = owner_pb2.AnswerApprovalRequest(code=code, approve=approve, channel=caller.channel)
         thread = (await desk.owner.AnswerApproval(request)).thread
         rested = await settle(desk, thread, unheard)
         return await self._shown(caller, desk, rested)
