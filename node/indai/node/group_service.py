@@ -9,6 +9,7 @@ from indai.node import named, views
 from indai.node.auth import caller
 from indai.node.engine import Engine
 from indai.node.store import Store
+from indai.node.thread_views import THREAD
 from indai.protocol.errors import InvalidInput, NotFound, Reason
 from indai.protocol.group.algorithms import ALGORITHMS, DEFAULT
 from indai.protocol.group.coordinator import missing
@@ -78,11 +79,7 @@ class GroupServicer(group_pb2_grpc.GroupServiceServicer):
     async def _read(self, owner: str, thread: bytes) -> tuple[owner_pb2.Thread, Side]:
         async with self._store.scope(owner) as connection:
             row = await connection.fetchrow(
-                "SELECT t.*, EXISTS (SELECT FROM node.effects e WHERE e.owner = t.owner"
-                " AND e.thread = t.thread AND e.kind = 'calendar-put' AND e.done) AS in_calendar"
-                " FROM node.threads t WHERE t.owner = $1 AND t.thread = $2 AND t.erased_ms IS NULL",
-                owner,
-                thread,
+                THREAD + "AND t.thread = $2 AND t.erased_ms IS NULL", owner, thread
             )
         if row is None:
             raise NotFound(

@@ -18,6 +18,7 @@ from indai.node.exporting import Exporter
 from indai.node.paging import MAX_NUMBER, after, next_token, page_size
 from indai.node.policies import Policies
 from indai.node.store import Store
+from indai.node.thread_views import THREAD
 from indai.protocol.errors import InvalidInput, NotFound, ProtocolError, Reason, Refused
 from indai.protocol.handles import Handle
 from indai.protocol.header import MID_BYTES
@@ -29,14 +30,6 @@ from indai.v1 import owner_pb2, owner_pb2_grpc
 
 DAY_MS = 86_400_000
 WATCH_S = 15.0  # a watcher looks again at least this often, also without news
-
-_THREAD = """
-SELECT t.*, EXISTS (
-  SELECT FROM node.effects e
-  WHERE e.owner = t.owner AND e.thread = t.thread AND e.kind = 'calendar-put' AND e.done
-) AS in_calendar
-FROM node.threads t WHERE t.owner = $1
-"""
 
 _Saying = (
     owner_pb2.CancelCommitmentRequest | owner_pb2.FulfilCommitmentRequest | owner_pb2.DisputeCommitmentRequest
@@ -64,7 +57,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         self._effects = effects
         self._policies = policies
         self._exporter = exporter
-        self._ledger = ledger
+        self._ledger, self._started_ms = ledger, clock()
         self._approvals = Approvals(store, clock)
         self._kinds = kinds
 
@@ -124,7 +117,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         before, last = after(request.page_token, (MAX_NUMBER, "00" * 16))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
-                _THREAD
+                THREAD
                 + "AND (t.created_ms, t.thread) < ($2, $3) AND ($5 IS FALSE OR t.phase = 'IN_DOUBT')"
                 + " ORDER BY t.created_ms DESC, t.thread DESC LIMIT $4",
                 owner,
@@ -271,7 +264,7 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         before, last = after(request.page_token, (MAX_NUMBER, "00" * 16))
         async with self._store.scope(owner) as connection:
             rows = await connection.fetch(
-                _THREAD
+                THREAD
                 + "AND t.phase = 'COMMITTED' AND t.end_ms IS NOT NULL AND (t.end_ms, t.thread) < ($2, $3)"
                 + " ORDER BY t.end_ms DESC, t.thread DESC LIMIT $4",
                 owner,
@@ -344,14 +337,15 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
         row = self._remembered(owner, thread)
         if row is None:
             async with self._store.scope(owner) as connection:
-                row = await connection.fetchrow(_THREAD + "AND t.thread = $2", owner, thread)
+                row = await connection.fetchrow(THREAD + "AND t.thread = $2", owner, thread)
         if row is None:
             raise _no_thread(thread.hex())
         return views.thread(row, self._ledger)
 
     def _remembered(self, owner: str, thread: bytes) -> views.Row | None:
         state = self._engine.seen(owner, thread)
-        if state is None:
+        # Of before this start, it may be in an earlier ledger, which the tables know.
+        if state is None or state.columns["created_ms"] < self._started_ms:
             return None
         if state.side.phase is not Phase.COMMITTED:
             return state.view() | {"in_calendar": False, "life": None}

@@ -10,13 +10,19 @@ from indai.protocol.kinds.ask import REQUEST
 from indai.protocol.party_state import Side
 from indai.v1 import owner_pb2
 
-_THREAD = """
+THREAD = """
 SELECT t.*, EXISTS (
   SELECT FROM node.effects e
   WHERE e.owner = t.owner AND e.thread = t.thread AND e.kind = 'calendar-put' AND e.done
-) AS in_calendar
+) AS in_calendar, (
+  SELECT h.log FROM tlog.head h WHERE t.ledger_index IS NOT NULL AND EXISTS (
+    SELECT FROM tlog.entry e
+    WHERE e.log = h.log AND e.owner = t.owner AND e.mid = t.mid AND e.kind = 1 OFFSET 0)
+  ORDER BY h.log LIMIT 1
+) AS our_log
 FROM node.threads t WHERE t.owner = $1
 """
+"""An owner's threads as `views.thread` reads them: which of the node's ledgers holds one, too."""
 
 
 class ThreadViews:
@@ -33,7 +39,7 @@ class ThreadViews:
     async def row(self, owner: str, thread: bytes) -> views.Row:
         """The row; raises NotFound."""
         async with self._store.scope(owner) as connection:
-            row: views.Row | None = await connection.fetchrow(_THREAD + "AND t.thread = $2", owner, thread)
+            row: views.Row | None = await connection.fetchrow(THREAD + "AND t.thread = $2", owner, thread)
         if row is None:
             raise _none(thread.hex())
         return row

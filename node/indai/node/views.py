@@ -73,12 +73,13 @@ def milliseconds(moment: Timestamp) -> int:
 
 
 def thread(row: Row, ledger: str) -> owner_pb2.Thread:
-    """One row of node.threads, with `in_calendar`; `ledger` is the origin of our own ledger."""
+    """One row of node.threads, with `in_calendar`; `ledger` is the origin of our own ledger, unless the
+    row says `our_log`."""
     receipt = ours = None
     life = _life(row)
     gone = life is not None and life.state in (State.CANCELLED, State.SUPERSEDED)
     if row["ledger_index"] is not None:
-        ours = owner_pb2.LedgerPlace(log=ledger, index=row["ledger_index"])
+        ours = owner_pb2.LedgerPlace(log=row.get("our_log") or ledger, index=row["ledger_index"])
     if row["receipt_index"] is not None:
         receipt = owner_pb2.LedgerPlace(log=row["receipt_log"], index=row["receipt_index"])
     return owner_pb2.Thread(

@@ -331,6 +331,10 @@ async def older_is_shown(
     receipt = ReceiptFile(answer.leaf, answer.tlog_proof, answer.cose, answer.opening, answer.envelope)
     proved = check_receipt(receipt, key_history(registry, policy)).proved
     assert proved.log == log
+    ours = (await owner.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=ask.thread_id))).thread.ours
+    assert (ours.log, ours.index) == (log, proved.index)
+    listed = (await owner.stub.ListThreads(owner_pb2.ListThreadsRequest())).threads
+    assert {one.ours.log for one in listed} == {log, log.replace("2026", "2028")}
     older = await export(node, folder / "older.jsonl", "2026")
     _, header = next(read_export(older))
     assert isinstance(header, Header)
@@ -396,6 +400,8 @@ async def test_a_ledger_goes_on_over_the_turn_of_a_year_and_another_begins_when_
         await dora.stub.CancelCommitment(owner_pb2.CancelCommitmentRequest(thread_id=before[1].thread_id))
         await until(dora, before[1].thread_id, is_cancelled)
         await until(ivy, before[1].thread_id, is_cancelled)
+        known = await dora.stub.GetThread(owner_pb2.GetThreadRequest(thread_id=before[1].thread_id))
+        assert known.thread.ours.log == f"{handle}/ledger/2026"  # also while the engine has it in memory
         ask = await deal_with_ivy(dora)
         assert (await dora.stub.GetReceipt(ask)).leaf
         await older_is_shown(node, dora, newest, tmp_path, has_keys=True)
