@@ -12,9 +12,11 @@ from indai.node import succession
 from indai.node.draft import ThreadState
 from indai.protocol.ballots import Ordinal
 from indai.protocol.contest import OVERTAKEN
+from indai.protocol.envelope import payload_type, seal
 from indai.protocol.errors import ProtocolError, Reason, Refused
 from indai.protocol.group.algorithms import ALGORITHMS
 from indai.protocol.group.board import Ask, Board, Fail, Round, Said, Settle, Step, elect
+from indai.protocol.keys import SigningKey
 from indai.protocol.kinds.base import Window
 from indai.protocol.kinds.meet import MeetWish
 from indai.protocol.lifecycle import State
@@ -238,6 +240,28 @@ def test_of_moves_by_several_coordinators_at_once_exactly_one_goes_through() -> 
         assert _coincidence(seed).count(Phase.COMMITTED) == 1, seed
     lost = [seed for seed in range(40) if Phase.COMMITTED not in _coincidence(seed, "never-waits")]
     assert len(lost) > 4  # each member who has signed one refuses the others at once, and none is agreed
+
+
+@pytest.mark.rule("LIF-26")
+def test_a_coordinator_and_a_member_draw_from_the_same_signatures() -> None:
+    world = World(1, FIVE)
+    world.convene(THREAD, wish(*range(8)))
+    world.run()
+    keys = [SigningKey.from_seed(bytes([number]) * 32) for number in range(5)]
+    signed = seal(payload_type("commitment"), b"terms", keys)
+    side = world.hosts[1].store.sides[THREAD]
+    assert side.thread is not None
+    proven = tuple(
+        replace(each, body=replace(each.body, commitment=signed.raw))
+        if isinstance(each.body, ReceiptBody)
+        else each
+        for each in side.thread.messages
+    )
+    member = replace(side, thread=replace(side.thread, messages=proven))
+    own = seal(payload_type("commitment"), b"terms", keys[:2]).raw  # what a member itself has signed
+    expected = tuple(each.sig for each in signed.signatures)
+    assert succession.signatures(ThreadState({}, member, own)) == expected
+    assert succession.signatures(ThreadState({}, coordinator(world), signed.raw)) == expected
 
 
 def _bad_day(seed: int, mutation: str = "", crash_at: int = -1) -> World:

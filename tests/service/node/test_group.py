@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from indai.client.audit import Verdict, audit
 from indai.client.channels import plain_channel
-from indai.node import calendar_changes
+from indai.node import calendar_changes, outbox
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.errors import IndaiError, Reason
 from indai.v1 import calendar_pb2, group_pb2, negotiation_pb2, owner_pb2
@@ -24,6 +24,7 @@ from tests.databases import Databases
 from tests.service.node.byhand import stamp, without
 from tests.service.node.lives import events, is_cancelled, until
 from tests.service.node.test_meeting import messages
+from tests.service.node.test_owner import inbox
 from tests.service.node.world import Node, Owner, World, now_ms, world
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ HOUR, DAY = 3_600_000, 86_400_000
 OPEN = "version: 1\ntimezone: Asia/Kolkata\nrules:\n  - allow: meet\n    with: anyone\n"
 ASKS = "version: 1\ntimezone: Asia/Kolkata\nrules:\n  - ask: meet\n    with: anyone\n"
 NEVER = "version: 1\ntimezone: Asia/Kolkata\nrules:\n  - allow: meet\n    with: ind.ai/nobody\n"
+ALL = owner_pb2.ListThreadsRequest()
 NAMES = ("anu", "bala", "chitra", "dev", "esha")
 
 
@@ -278,6 +280,59 @@ async def test_three_who_move_it_at_once_come_to_one_time_and_the_others_hear_wh
         await until(five.owners[who], old.thread_id, is_superseded)
         stands = await until(five.owners[who], agreed.thread_id, has_ended)
         assert stands.commitment_mid == agreed.commitment_mid
+
+
+async def question(owner: Owner, thread_id: str) -> owner_pb2.Approval:
+    """What the owner is asked about in this thread, once they are."""
+    async with asyncio.timeout(60):
+        while (found := await inbox(owner, thread_id)) is None:
+            await asyncio.sleep(0.05)
+    return found
+
+
+@pytest.mark.rule("LIF-27")
+async def test_a_yes_to_a_second_move_waits_for_the_first_and_stands_when_that_has_failed(
+    five: Five, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "LAST_RETRY_S", 0.2)
+    asks, mira, nila = [await five.more(name, ASKS) for name in ("asks", "mira", "nila")]
+    old = await five.meet("asks", "mira", "nila", title="Wanted twice", ahead=300)
+
+    async def says(owner: Owner, thread_id: str, yes: bool = True) -> None:
+        code = (await question(owner, thread_id)).code
+        await owner.stub.AnswerApproval(owner_pb2.AnswerApprovalRequest(code=code, approve=yes))
+
+    async def moves(owner: Owner, days: int) -> str:
+        request = owner_pb2.RescheduleCommitmentRequest(request_id=str(uuid.uuid4()), thread_id=old.thread_id)
+        request.start_time.FromMilliseconds(now_ms() + days * DAY)
+        request.end_time.FromMilliseconds(now_ms() + (days + 2) * DAY)
+        return (await owner.stub.RescheduleCommitment(request)).thread.thread_id
+
+    for owner in (asks, mira, nila):
+        await says(owner, old.thread_id)
+    for owner in (asks, mira, nila):
+        await until(owner, old.thread_id, lambda t: t.state == owner_pb2.THREAD_STATE_COMMITTED)
+    first = await moves(asks, 310)
+    for owner in (mira, nila):
+        await question(owner, first)
+    anu = five.owners["anu"]  # her agent signs it by itself, and then neither may sign another
+    async with asyncio.timeout(60):
+        while first not in {t.thread_id for t in (await anu.stub.ListThreads(ALL)).threads}:
+            await asyncio.sleep(0.05)
+    second = await moves(mira, 320)
+    await question(nila, second)
+    await says(nila, first)
+    with pytest.raises(IndaiError) as waits:
+        await says(nila, second)
+    assert waits.value.reason is Reason.THREAD_OPEN
+    await says(mira, first, yes=False)
+    await until(nila, first, has_ended)
+    await says(nila, second)  # the question has stayed
+    await says(asks, second)
+    for owner in (mira, nila, asks, anu):
+        await until(owner, old.thread_id, is_superseded)
+        agreed = await until(owner, second, has_ended)
+        assert agreed.state == owner_pb2.THREAD_STATE_COMMITTED
 
 
 async def told(five: Five, name: str, thread: owner_pb2.Thread) -> None:
