@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 
 import asyncpg
 import pytest
 from indai.storage.embedded import ServerInfo
+from indai.storage.pool import open_pool
 from indai.storage.postmaster import read_pid_file
 from indai.storage.programs import SUPERUSER
 
@@ -39,16 +40,28 @@ async def create_database(server: ServerInfo, template: str, name: str) -> tuple
 
 
 async def drop_database(server: ServerInfo, name: str) -> None:
-    """The backends of a closed pool end in their own time, and the administrator may not end them."""
-    for attempt in range(100):
+    """The backends of a closed pool end in their own time, at the latest when their statement is cut off; the
+    administrator may not end them."""
+    for attempt in range(1_000):
         try:
             await administer(server, f"DROP DATABASE {name} WITH (FORCE)")
         except asyncpg.InsufficientPrivilegeError:
-            if attempt == 99:
+            if attempt == 999:
                 raise
             await asyncio.sleep(0.02)
         else:
             return
+
+
+@asynccontextmanager
+async def pooled(url: str, max_size: int) -> AsyncIterator[asyncpg.Pool]:
+    """A pool of the application's role. It ends at once: one that was closed would wait without limit for the
+    connections that a failed test still holds."""
+    pool = await open_pool(url, max_size=max_size)
+    try:
+        yield pool
+    finally:
+        pool.terminate()
 
 
 async def superuser(home: Path, database: str) -> asyncpg.Connection:

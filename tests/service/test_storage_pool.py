@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import asyncpg
@@ -64,6 +65,22 @@ async def test_owners_do_not_outlive_their_transaction(notes: Database) -> None:
             assert await connection.fetchval("SELECT count(*) FROM notes.note") == 0
     finally:
         await pool.close()
+
+
+async def test_a_task_that_is_stopped_while_its_connection_is_lost_is_stopped(database: Database) -> None:
+    began = asyncio.Event()
+
+    async def work() -> None:
+        async with transaction(database.pool) as connection:
+            began.set()
+            await connection.execute("SELECT pg_sleep(1)")
+
+    task = asyncio.create_task(work())
+    await began.wait()
+    database.pool.terminate()
+    task.cancel()
+    await asyncio.wait({task}, timeout=60)
+    assert task.cancelled()
 
 
 async def test_a_row_of_another_owner_cannot_be_written(notes: Database) -> None:

@@ -141,7 +141,8 @@ class DeskServicer(desk_pb2_grpc.DeskServiceServicer):
                 changed.clear()
                 yield pb.WatchDeskResponse(waiting=await self._waiting(owner))
                 try:
-                    await asyncio.wait_for(changed.wait(), WATCH_S)
+                    async with asyncio.timeout(WATCH_S):
+                        await changed.wait()
                 except TimeoutError:
                     continue
 

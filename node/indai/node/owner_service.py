@@ -148,7 +148,8 @@ class OwnerServicer(owner_pb2_grpc.OwnerServiceServicer):
                 if _is_over(seen):
                     return
                 try:
-                    await asyncio.wait_for(changed.wait(), WATCH_S)
+                    async with asyncio.timeout(WATCH_S):
+                        await changed.wait()
                 except TimeoutError:
                     continue
 

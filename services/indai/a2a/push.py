@@ -184,7 +184,8 @@ class PushConfigs:
             except IndaiError as error:
                 log.warning("push notifications wait", reason=error.reason.name, error=error.message)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), POLL_S)
+                async with asyncio.timeout(POLL_S):
+                    await self._due.wait()
 
     async def _send_due(self) -> bool:
         owners = self._owners()

@@ -201,7 +201,8 @@ class BankAccounts:
                     except NotFound:
                         told.clear()
                     try:
-                        await asyncio.wait_for(told.wait(), pause)
+                        async with asyncio.timeout(pause):
+                            await told.wait()
                     except TimeoutError:
                         pause = min(pause * 2, 8.0)
         except TimeoutError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -100,10 +100,17 @@ async def transaction(
                 await connection.execute(_begin(owners, desk, settings))
                 yield connection
             except BaseException:
-                if not connection.is_closed():
-                    await connection.execute("ROLLBACK")
+                await _roll_back(connection)
                 raise
             await connection.execute("COMMIT")
+
+
+async def _roll_back(connection: asyncpg.Connection) -> None:
+    """What can't be told to undo is undone by losing its connection. Why the block was left is not hidden by
+    that: a task that is cancelled ends, also when the database is away."""
+    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        if not connection.is_closed():
+            await connection.execute("ROLLBACK")
 
 
 async def one_trip(pool: asyncpg.Pool, query: str, *arguments: object) -> list[asyncpg.Record]:

@@ -145,5 +145,8 @@ class Worker:
                 log.warning(
                     "jobs stopped; they start again", of=self._queue.schema, error=type(error).__name__
                 )
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError  # what failed while it ended hid that it was to end
             if not self._closing:
                 await asyncio.sleep(RESTART_S)

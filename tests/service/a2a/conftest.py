@@ -30,7 +30,8 @@ from indai.a2a.store import TaskStore
 from indai.node.http_server import HttpServer
 from indai.node.server import RpcServer
 from indai.node.service import Service
-from indai.storage.pool import open_pool
+
+from tests.databases import pooled
 
 BINDINGS = ("grpc", "jsonrpc", "rest")
 NOW = 1_790_000_000_000
@@ -98,9 +99,8 @@ async def tables(shared_database: tuple[str, str]) -> AsyncIterator[asyncpg.Pool
     admin = await asyncpg.connect(admin_dsn)
     await admin.execute("TRUNCATE a2a.task CASCADE")
     await admin.close()
-    pool = await open_pool(dsn, max_size=5)
-    yield pool
-    await pool.close()
+    async with pooled(dsn, 5) as pool:
+        yield pool
 
 
 @pytest.fixture

@@ -212,3 +212,16 @@ async def test_a_webhook_that_is_not_public_is_refused(node: Node, url: str) -> 
     strict = PushConfigs(node.push._pool, node.push._seal, node.push._unseal, list)
     with pytest.raises(Exception, match=r"address|host|public"):
         await strict.check(pb.TaskPushNotificationConfig(url=url))
+
+
+@pytest.mark.parametrize("turns", range(5))  # of the loop, after what was told
+async def test_who_stops_in_the_moment_when_there_is_something_to_send_stops(node: Node, turns: int) -> None:
+    push = PushConfigs(node.push._pool, node.push._seal, node.push._unseal, list)
+    async with asyncio.timeout(20):
+        async with push:
+            while not push._due._waiters:
+                await asyncio.sleep(0.01)
+            push._due.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        assert [task.cancelled() for task in push._tasks] == [True]

@@ -19,8 +19,8 @@ from indai.node.http_server import HttpServer
 from indai.node.keystore import KeyStore
 from indai.node.secrets import Secrets
 from indai.protocol.errors import Reason, Refused
-from indai.storage.pool import open_pool
 
+from tests.databases import pooled
 from tests.service.dpi.lockerserver import CLIENT, SECRET, LockerServer
 
 NOW = 1_790_000_000_000
@@ -78,9 +78,8 @@ async def tables(shared_database: tuple[str, str]) -> AsyncIterator[asyncpg.Pool
         " dpi.splits"
     )
     await owner.close()
-    pool = await open_pool(url, max_size=5)
-    yield pool
-    await pool.close()
+    async with pooled(url, 5) as pool:
+        yield pool
 
 
 @pytest.fixture

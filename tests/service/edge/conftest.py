@@ -7,8 +7,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from indai.storage.pool import open_pool
 
+from tests.databases import pooled
 from tests.service.edge.provider import Provider
 from tests.service.edge.rooms import TABLES, Room, running
 from tests.service.edge.talk import Talk
@@ -20,7 +20,7 @@ async def pool(shared_database: tuple[str, str]) -> AsyncIterator[asyncpg.Pool]:
     admin = await asyncpg.connect(admin_url)
     await admin.execute(f"TRUNCATE {TABLES}")
     await admin.close()
-    async with await open_pool(url, max_size=8) as opened:
+    async with pooled(url, 8) as opened:
         yield opened
 
 

@@ -8,11 +8,11 @@ import pytest_asyncio
 from indai.node.kinds.money import spoken
 from indai.node.outgoing import keeper
 from indai.runtime.conversations.forgetting import Forgetting
-from indai.storage.pool import open_pool
 from indai.tools.intents.table import intents, remembering
 from indai.tools.values import Status
 from indai.v1 import asking_pb2
 
+from tests.databases import pooled
 from tests.service.exchange.neighbours import Neighbours
 from tests.service.exchange.test_requests import DEPARTMENTS
 from tests.service.tooling import Talk, desk_of, people, talk
@@ -20,20 +20,18 @@ from tests.service.tooling import Talk, desk_of, people, talk
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def alice(near: Neighbours, shared_database: tuple[str, str]) -> AsyncIterator[Talk]:
-    pool = await open_pool(shared_database[0], max_size=2)
-    desk = desk_of(near.world, near.a, near.alice.owner)
-    yield talk(
-        pool, near.alice.owner, intents(lambda _: desk, people(near.world), spoken, keeper(near.a.data))
-    )
-    await pool.close()
+    async with pooled(shared_database[0], 2) as pool:
+        desk = desk_of(near.world, near.a, near.alice.owner)
+        yield talk(
+            pool, near.alice.owner, intents(lambda _: desk, people(near.world), spoken, keeper(near.a.data))
+        )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def bob(near: Neighbours, shared_database: tuple[str, str]) -> AsyncIterator[Talk]:
-    pool = await open_pool(shared_database[0], max_size=2)
-    everywhere = Forgetting(pool, near.bob.memory, lambda: 0)
-    yield talk(pool, near.bob.owner, remembering(near.bob.memory, everywhere.tool))
-    await pool.close()
+    async with pooled(shared_database[0], 2) as pool:
+        everywhere = Forgetting(pool, near.bob.memory, lambda: 0)
+        yield talk(pool, near.bob.owner, remembering(near.bob.memory, everywhere.tool))
 
 
 async def test_a_detail_is_asked_for_agreed_and_read(alice: Talk, near: Neighbours) -> None:

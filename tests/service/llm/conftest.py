@@ -15,9 +15,9 @@ from indai.llm.servicer import LlmService
 from indai.llm.store import Store
 from indai.protocol.errors import IndaiError
 from indai.storage.embedded import ServerInfo
-from indai.storage.pool import open_pool
 from indai.v1 import llm_pb2 as pb
 
+from tests.databases import pooled
 from tests.service.llm.upstream import Reply, Upstream
 
 NOW = 1_795_408_200_000
@@ -97,7 +97,7 @@ async def pool(postgres_server: ServerInfo, _llm_database: str) -> AsyncIterator
     admin = await asyncpg.connect(server.url(server.admin_user, server.admin_password, _llm_database))
     await admin.execute(f"TRUNCATE {_TABLES}")
     await admin.close()
-    async with await open_pool(server.url(server.user, server.password, _llm_database), max_size=8) as opened:
+    async with pooled(server.url(server.user, server.password, _llm_database), 8) as opened:
         yield opened
 
 

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 import asyncpg
 import pytest
 from indai.storage.embedded import ServerInfo
-from indai.storage.pool import open_pool
 
-from tests.databases import create_database, drop_database
+from tests.databases import create_database, drop_database, pooled
 from tests.service.memory.rooms import Room
 
 _TABLES = """
@@ -36,6 +35,5 @@ async def room(memory_database: tuple[str, str]) -> AsyncIterator[Room]:
     owner = await asyncpg.connect(admin_url)
     await owner.execute(f"TRUNCATE {await owner.fetchval(_TABLES)} RESTART IDENTITY")
     await owner.close()
-    pool = await open_pool(url, max_size=5)
-    yield Room(pool, admin_url=admin_url)
-    await pool.close()
+    async with pooled(url, 5) as pool:
+        yield Room(pool, admin_url=admin_url)

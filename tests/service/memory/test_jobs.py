@@ -225,6 +225,19 @@ class LocalEmbedderLike(Letters):
         return [(one + more + [0.0] * 384)[:384] for one, more in zip(short, digits, strict=True)]
 
 
+async def test_a_worker_that_is_stopped_while_the_database_is_lost_stops(
+    room: Room, working: Callable[[Room], Worker]
+) -> None:
+    worker = working(room)
+    await room.remember(private(), "before")
+    await until(room, lambda found: not found)
+    room.pool.terminate()
+    assert worker._task is not None
+    worker._task.cancel()
+    await asyncio.wait({worker._task}, timeout=60)
+    assert worker._task.cancelled()
+
+
 async def test_after_a_restart_of_the_database_work_goes_on(server_home: Path) -> None:
     server = EmbeddedPostgres(server_home / "postgres")
     urls = DatabaseUrls.from_server(await server.start())

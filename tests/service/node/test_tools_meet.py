@@ -10,29 +10,28 @@ import pytest_asyncio
 from indai.client.channels import plain_channel
 from indai.edge.media import MediaStore
 from indai.node.outgoing import MEDIA, keeper
-from indai.storage.pool import open_pool
 from indai.tools.intents.meet import CancelMeeting, Meet, MoveMeeting
 from indai.tools.intents.table import goal_tools
 from indai.tools.values import Outcome, Status, Tool, Touch
 from indai.v1 import goals_pb2, owner_pb2
 from indai.v1.goals_pb2_grpc import GoalServiceStub
 
+from tests.databases import pooled
 from tests.service.node.conftest import Pair
 from tests.service.tooling import Talk, desk_of, people, talk
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def alice(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[Talk]:
-    pool = await open_pool(shared_database[0], max_size=2)
-    desk, who = desk_of(pair.world, pair.a, pair.alice), people(pair.world)
-    desks, keep = lambda _: desk, keeper(pair.a.data)
-    made: list[Tool] = [
-        Meet(desks, who, keep),
-        MoveMeeting(desks, who, keep),
-        CancelMeeting(desks, who, keep),
-    ]
-    yield talk(pool, pair.alice, made)
-    await pool.close()
+    async with pooled(shared_database[0], 2) as pool:
+        desk, who = desk_of(pair.world, pair.a, pair.alice), people(pair.world)
+        desks, keep = lambda _: desk, keeper(pair.a.data)
+        made: list[Tool] = [
+            Meet(desks, who, keep),
+            MoveMeeting(desks, who, keep),
+            CancelMeeting(desks, who, keep),
+        ]
+        yield talk(pool, pair.alice, made)
 
 
 async def test_half_an_hour_with_bob_this_week_is_agreed_moved_and_called_off(

@@ -13,12 +13,12 @@ import pytest_asyncio
 from indai.edge.media import MediaStore
 from indai.node.kinds.money import spoken
 from indai.node.outgoing import MEDIA, keeper
-from indai.storage.pool import open_pool
 from indai.tools.desk import Desk
 from indai.tools.intents.table import intents
 from indai.tools.intents.threads import ThreadsOf
 from indai.tools.values import Caller, Status
 
+from tests.databases import pooled
 from tests.service.node.conftest import Pair
 from tests.service.node.trade import BUYERS, SELLERS, Trader
 from tests.service.node.world import Node
@@ -42,16 +42,15 @@ async def street(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[
     await shop.is_paid_at()
     await shop.stocks("lamp-7", 5, price_minor=50_000, currency="INR")
     buyer = await pair.a.agent("ind.ai/buyer", BUYERS)
-    pool = await open_pool(shared_database[0], max_size=2)
-    desk = desk_of(pair.world, pair.a, buyer)
-    yield Street(
-        shop,
-        talk(pool, buyer, intents(lambda _: desk, people(pair.world), spoken, keeper(pair.a.data))),
-        pair.a.data,
-        pair.a,
-        desk,
-    )
-    await pool.close()
+    async with pooled(shared_database[0], 2) as pool:
+        desk = desk_of(pair.world, pair.a, buyer)
+        yield Street(
+            shop,
+            talk(pool, buyer, intents(lambda _: desk, people(pair.world), spoken, keeper(pair.a.data))),
+            pair.a.data,
+            pair.a,
+            desk,
+        )
 
 
 async def test_a_payment_asks_first_and_gives_the_link_to_pay_by(street: Street) -> None:

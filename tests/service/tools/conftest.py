@@ -12,13 +12,14 @@ import asyncpg
 import pytest
 from indai.node.keystore import KeyStore
 from indai.node.kinds.money import spoken
-from indai.storage.pool import open_pool
 from indai.tools.approvals import Approvals
 from indai.tools.scoping import Scoping
 from indai.tools.sealed import Sealer
 from indai.tools.store import CallStore
 from indai.tools.toolbox import NodeToolbox
 from indai.tools.values import Caller, Effect, Outcome, Progress, Spec, Tool, unheard
+
+from tests.databases import pooled
 
 KEYS = KeyStore(b"k" * 32)
 SEALER = Sealer(KEYS.seal, KEYS.unseal)
@@ -87,9 +88,8 @@ async def bench(shared_database: tuple[str, str]) -> AsyncIterator[Bench]:
         "TRUNCATE tools.tool_calls, tools.approvals, tools.jobs, tools.records, tools.pgqueuer"
     )
     await admin.close()
-    pool = await open_pool(dsn, max_size=4)
-    yield Bench(pool)
-    await pool.close()
+    async with pooled(dsn, 4) as pool:
+        yield Bench(pool)
 
 
 async def call(

@@ -29,7 +29,8 @@ class Channel:
                 if event.HasField("finished"):
                     return
             try:
-                await asyncio.wait_for(self.changed.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self.changed.wait()
             except TimeoutError:
                 yield None
 

@@ -108,7 +108,8 @@ class Outbound:
             if len(rows) < _MOST:
                 # The pause is for what another process put down, and for what was not acknowledged.
                 try:
-                    await asyncio.wait_for(changed.wait(), POLL_S)
+                    async with asyncio.timeout(POLL_S):
+                        await changed.wait()
                 except TimeoutError:
                     continue
 

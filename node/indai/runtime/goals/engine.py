@@ -118,7 +118,8 @@ class GoalEngine:
             except IndaiError as error:
                 log.warning("goals not looked at", reason=error.reason.name)
             try:
-                await asyncio.wait_for(self._woken.wait(), EVERY_S)
+                async with asyncio.timeout(EVERY_S):
+                    await self._woken.wait()
             except TimeoutError:
                 continue
             self._woken.clear()
