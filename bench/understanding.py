@@ -1,10 +1,10 @@
 """How well the built-in provider understands requests: by intent, slot and language.
 
-`python -m bench.understanding [held_out|challenge|fresh|development|train]`. A slot counts as right when its
-value is the annotated one; an answer as whole when the intent and every slot are. The rules and the model of
-intents are made with `development`; the others were frozen in commits before the work that they measure, and
-are shown only as figures. One author wrote both, so strangers' wordings will fare worse. `train` learns the
-model anew.
+`python -m bench.understanding [held_out|challenge|fresh|roundabout|development|train]`. A slot counts as
+right when its value is the annotated one; an answer as whole when the intent and every slot are. The rules
+and the model of intents are made with `development`; the others were frozen in commits before the work that
+they measure, and are shown only as figures. One author wrote both, so strangers' wordings will fare worse.
+`train` learns the model anew.
 """
 
 from __future__ import annotations

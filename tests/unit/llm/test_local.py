@@ -46,7 +46,7 @@ def test_the_development_set_is_understood_nearly_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "whole", "right"), [("en", 0.89, 0.97), ("hi", 0.90, 0.96), ("hinglish", 0.90, 0.94)]
+    ("language", "whole", "right"), [("en", 0.89, 0.97), ("hi", 0.90, 0.96), ("hinglish", 0.94, 0.96)]
 )
 def test_understanding_does_not_fall_below_what_was_measured(
     held_out: Scores, language: str, whole: float, right: float
@@ -56,15 +56,17 @@ def test_understanding_does_not_fall_below_what_was_measured(
 
 
 def test_the_held_out_requests_are_many_and_none_was_worked_with() -> None:
-    names = ("held_out", "development", "challenge", "fresh")
+    names = ("held_out", "development", "challenge", "fresh", "roundabout")
     sets = [[" ".join(tokenised(each.text)) for each in read(name)] for name in names]
     assert len(set(sets[0])) == len(sets[0]) >= 300
-    assert not set(sets[0]) & set(sets[1])
-    assert not set(sets[2]) & set(sets[1])
-    assert not set(sets[3]) & set(sets[1])
+    assert not [
+        name for name, each in zip(names, sets, strict=True) if each != sets[1] and {*each} & {*sets[1]}
+    ]
 
 
-@pytest.mark.parametrize(("name", "whole", "right"), [("challenge", 0.58, 0.72), ("fresh", 0.82, 0.86)])
+@pytest.mark.parametrize(
+    ("name", "whole", "right"), [("challenge", 0.62, 0.76), ("fresh", 0.87, 0.91), ("roundabout", 0.57, 0.72)]
+)
 def test_roundabout_requests_are_understood_no_worse_than_measured(
     name: str, whole: float, right: float
 ) -> None:
