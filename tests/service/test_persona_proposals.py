@@ -145,6 +145,8 @@ async def test_personas_change_slowly_and_proposals_can_be_read(database: Databa
         with pytest.raises(IndaiError, match=f"{MAX_OPEN} open proposals") as many:
             await proposed(stub, "never: [more]")
         assert many.value.reason is Reason.RATE_LIMITED
+        # Who talks to it is answered all the same.
+        assert await learn(database.pool, now_ms, "acme", "h", uuid4(), SHORTER) == ""
         for _ in range(ACCEPTED_A_DAY):
             await decided(stub, (await waiting(stub))[0], accept=True)
         with pytest.raises(IndaiError, match="within a day") as often:

@@ -261,6 +261,31 @@ def test_a_model_is_asked_and_what_it_cost_is_shown(shell: Shell) -> None:
     assert [each["limit_micros"] for each in shell.json("llm", "limits", *alice)["limits"]] == [5_000_000]
 
 
+def test_a_concierge_is_imported_and_its_persona_changed_by_a_proposal(shell: Shell, tmp_path: Path) -> None:
+    acme, desk = ("--tenant", "acme"), tmp_path / "desk"
+    (tmp_path / "acme.yaml").write_text("kind: tenant\nslug: acme\nname: Acme\n")
+    shell.json("tenant", "apply", str(tmp_path / "acme.yaml"), *acme)
+    (tmp_path / "all.yaml").write_text(shell.json("binding", "catalogue")["yaml"])
+    shell.json("binding", "apply", str(tmp_path / "all.yaml"), *acme)
+    shell.json("agent", "example", str(desk))
+    assert [each["slug"] for each in shell.json("agent", "import", str(desk), *acme)["changed"]] == [
+        "desk"
+    ] * 4
+    assert "When a visitor" in shell.json("agent", "show", "desk", *acme)["config"]
+    (tmp_path / "change.yaml").write_text("formality: formal\n")
+    drafted = shell.json(
+        "persona", "propose", "desk", str(tmp_path / "change.yaml"), "--reason", "cold", *acme
+    )
+    (found,) = shell.json("persona", "proposals", *acme)["proposals"]
+    assert (found["proposal"], found["base_version"]) == (drafted["proposal"], 1)
+    assert "+formality: formal" in found["diff"]
+    accept = ("persona", "accept", found["proposal"], *acme, "--version")
+    assert shell.json(*accept, "2", status=3)["error"]["reason"] == "ILLEGAL_MOVE"
+    assert shell.json(*accept, "1")["version"] == 2
+    assert "+formality: formal" in shell.json("persona", "diff", "desk", "1", *acme)["diff"]
+    assert shell.json("persona", "reject", found["proposal"], *acme, status=3)["error"]["reason"]
+
+
 def test_something_is_booked_and_paid_for(shell: Shell, tmp_path: Path) -> None:
     rules = BOB + "  - id: trade\n    allow: [pay, book]\n    with: verified\n"
     (tmp_path / "trade.yaml").write_text(rules)

@@ -6,7 +6,6 @@ import uuid
 from typing import IO, Any
 
 import click
-from indai.cli.errors import wrong
 from indai.cli.framework import command, run
 from indai.cli.home import Home, data_option
 from indai.cli.output import Page, emit
@@ -66,19 +65,23 @@ def proposals(home: Home, slug: str, tenant: str, decided: bool) -> None:
     emit({"proposals": [_json(each) for each in found]}, lambda page: _show_all(page, found))
 
 
-@command("accept", "indai persona accept 019a0b7c8d9e7f00a1b2c3d4e5f60718 --tenant acme")
+@command("accept", "indai persona accept 019a0b7c8d9e7f00a1b2c3d4e5f60718 --tenant acme --version 4")
 @click.argument("proposal")
-@click.option("--version", type=int, default=0, metavar="N", help="Only if the persona is at version N.")
+@click.option("--version", type=int, required=True, metavar="N", help="Of the persona, as `proposals` shows.")
 @_tenant_option
 @_note_option
 @data_option
 def accept(home: Home, proposal: str, version: int, tenant: str, note: str) -> None:
     """Make PROPOSAL a version of its persona.
 
-    At most three within a day. It is taken back with `indai persona
-    restore`.
+    Refused unless N is the newest version: what was looked at is what is
+    accepted. At most three within a day; `indai persona restore` takes a
+    change back.
     """
-    made = run(_accept(home, tenant, proposal, version, note))
+    request = pb.DecidePersonaProposalRequest(
+        tenant=tenant, proposal_id=proposal, accept=True, base_version=version, note=note
+    )
+    made = run(_call(home, "DecidePersonaProposal", request)).proposal
     emit(
         _json(made),
         lambda page: page.line(f"{made.slug} is at version {made.version} now.", "green"),
@@ -117,23 +120,6 @@ async def _listed(home: Home, tenant: str, slug: str, *, decided: bool) -> list[
             request.page_token = answer.next_page_token
             if not request.page_token:
                 return found
-
-
-async def _accept(home: Home, tenant: str, proposal: str, version: int, note: str) -> pb.PersonaProposal:
-    """Without a version, that of the persona as it is in this moment."""
-    request = pb.GetPersonaProposalRequest(tenant=tenant, proposal_id=proposal)
-    found: pb.PersonaProposal = (await _call(home, "GetPersonaProposal", request)).proposal
-    if found.problem:
-        raise wrong(found.problem, "reject it, or propose another change")
-    decision = pb.DecidePersonaProposalRequest(
-        tenant=tenant,
-        proposal_id=found.proposal_id,
-        accept=True,
-        base_version=version or found.base_version,
-        note=note,
-    )
-    made: pb.PersonaProposal = (await _call(home, "DecidePersonaProposal", decision)).proposal
-    return made
 
 
 def _json(proposal: pb.PersonaProposal) -> dict[str, Any]:
@@ -180,3 +166,7 @@ def _show(page: Page, proposal: pb.PersonaProposal) -> None:
         page.line(f"by {proposal.decided_by}{became}{': ' if proposal.note else ''}{proposal.note}", "dim")
         return
     page.raw(proposal.problem or proposal.diff or "It would change nothing any more.")
+    page.next_step(
+        f"indai persona accept {proposal.proposal_id} --tenant {proposal.tenant}"
+        f" --version {proposal.base_version}"
+    )

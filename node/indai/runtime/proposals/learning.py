@@ -9,13 +9,16 @@ from typing import Final
 from uuid import UUID
 
 import asyncpg
-from indai.protocol.errors import NotFound, Refused
+import structlog
+from indai.protocol.errors import IndaiError
 from indai.runtime.conversations.values import Clock, fresh
 from indai.runtime.proposals.store import insert, persona, room
 from indai.runtime.proposals.values import changed
 from indai.runtime.proposals.wishes import change_of, reason_of, wish_of
 from indai.runtime.tiers import dump
 from indai.storage.pool import transaction
+
+log = structlog.get_logger(__name__)
 
 LEARNED: Final = "people"
 """Who proposes it."""
@@ -40,8 +43,8 @@ async def learn(pool: asyncpg.Pool, clock: Clock, tenant: str, human: str, sessi
     wish = wish_of(text)
     if not wish:
         return ""
-    async with transaction(pool, (tenant,)) as connection:
-        try:
+    try:
+        async with transaction(pool, (tenant,)) as connection:
             _, config = await persona(connection, tenant, human)
             if await connection.fetchval(_COUNT, tenant, human, wish, session, COUNTED):
                 return wish
@@ -51,9 +54,9 @@ async def learn(pool: asyncpg.Pool, clock: Clock, tenant: str, human: str, sessi
             if await connection.fetchval(_REFUSED, tenant, human, wish):
                 return ""
             await room(connection, tenant, human)
-        except (NotFound, Refused):
-            return ""
-        proposal = fresh(clock)
-        given = (proposal, tenant, human, change, reason_of(wish), LEARNED)
-        await insert(connection, *given, wish=wish, session=session)
+            given = (fresh(clock), tenant, human, change, reason_of(wish), LEARNED)
+            await insert(connection, *given, wish=wish, session=session)
+    except IndaiError as error:  # what could not be learned is no reason not to answer
+        log.info("wish not learned", persona=human, wish=wish, reason=error.reason.name)
+        return ""
     return wish

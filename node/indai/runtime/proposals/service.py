@@ -12,7 +12,7 @@ from indai.runtime.proposals.store import Proposals
 from indai.runtime.proposals.values import Proposal, as_yaml, changed, difference, read_change
 from indai.runtime.proposals.wishes import change_now
 from indai.runtime.tiers import Kind, dump
-from indai.runtime.tierstore import Named, TierStore
+from indai.runtime.tierstore import Named, Row, TierStore
 from indai.v1 import tiers_pb2 as pb
 
 PAGE, MAX_PAGE = 50, 100
@@ -64,7 +64,7 @@ class Proposing:
             request.tenant, request.slug, before, size + 1, decided=request.decided
         )
         return pb.ListPersonaProposalsResponse(
-            proposals=[await self._shown(each) for each in found[:size]],
+            proposals=await self._all_shown(request.tenant, found[:size]),
             next_page_token=found[size - 1].id.hex if len(found) > size else "",
         )
 
@@ -90,36 +90,45 @@ class Proposing:
         return Named(*key, changed(row.config, change_now(proposal, row.config), proposal.human))
 
     async def _shown(self, proposal: Proposal) -> pb.PersonaProposal:
-        made = pb.PersonaProposal(
-            proposal_id=proposal.id.hex,
-            tenant=proposal.tenant,
-            slug=proposal.human,
-            state=_STATES[proposal.state],
-            change_yaml=as_yaml(proposal.change),
-            reason=proposal.reason,
-            created_by=proposal.created_by,
-            asked=proposal.asked,
-            decided_by=proposal.decided_by,
-            note=proposal.note,
-            version=proposal.version or 0,
-        )
-        made.create_time.FromDatetime(proposal.created_at)
-        if proposal.decided_at is not None:
-            made.decide_time.FromDatetime(proposal.decided_at)
-        if proposal.state == "open":
-            await self._foresee(proposal, made)
+        (made,) = await self._all_shown(proposal.tenant, [proposal])
         return made
 
-    async def _foresee(self, proposal: Proposal, made: pb.PersonaProposal) -> None:
-        key = (Kind.HUMAN, proposal.human)
-        row = (await self._tiers.newest(proposal.tenant, [key]))[key]
-        made.base_version = row.version
-        try:
-            after = changed(row.config, change_now(proposal, row.config), proposal.human)
-        except IndaiError as error:  # the persona has changed in a way that this doesn't fit any more
-            made.problem = str(error)
-            return
-        made.diff = difference(row.config, after, proposal.human, row.version)
+    async def _all_shown(self, tenant: str, found: Sequence[Proposal]) -> list[pb.PersonaProposal]:
+        wanted = sorted({each.human for each in found if each.state == "open"})
+        rows = await self._tiers.newest(tenant, [(Kind.HUMAN, human) for human in wanted]) if wanted else {}
+        return [_wire(each, rows.get((Kind.HUMAN, each.human))) for each in found]
+
+
+def _wire(proposal: Proposal, row: Row | None) -> pb.PersonaProposal:
+    made = pb.PersonaProposal(
+        proposal_id=proposal.id.hex,
+        tenant=proposal.tenant,
+        slug=proposal.human,
+        state=_STATES[proposal.state],
+        change_yaml=as_yaml(proposal.change),
+        reason=proposal.reason,
+        created_by=proposal.created_by,
+        asked=proposal.asked,
+        decided_by=proposal.decided_by,
+        note=proposal.note,
+        version=proposal.version or 0,
+    )
+    made.create_time.FromDatetime(proposal.created_at)
+    if proposal.decided_at is not None:
+        made.decide_time.FromDatetime(proposal.decided_at)
+    if proposal.state == "open" and row is not None:
+        _foresee(proposal, row, made)
+    return made
+
+
+def _foresee(proposal: Proposal, row: Row, made: pb.PersonaProposal) -> None:
+    made.base_version = row.version
+    try:
+        after = changed(row.config, change_now(proposal, row.config), proposal.human)
+    except IndaiError as error:  # the persona has changed in a way that this doesn't fit any more
+        made.problem = str(error)
+        return
+    made.diff = difference(row.config, after, proposal.human, row.version)
 
 
 def _line(text: str, what: str) -> str:

@@ -19,19 +19,27 @@ _CLOCK: Final = (
     r"(?: (?P<{0}after>at night|in the (?:morning|evening)|tonight))?"
     r"|(?P<{0}word>midnight|noon|aadhi raat|आधी रात))"
 )
-_BETWEEN: Final = re.compile(
-    _CLOCK.format("a") + r" ?(?:-|–|to|till|until|til|and|se|से|aur|और) ?" + _CLOCK.format("b")
-)
-_AFTER_BEFORE: Final = re.compile(
-    r"after " + _CLOCK.format("a") + r" (?:and|or) before " + _CLOCK.format("b")
+_HOURS: Final = (
+    rf"(?:(?:from|between) )?{_CLOCK.format('a')} ?(?:-|–|to|till|until|til|and|se|से|aur|और)"
+    rf" ?{_CLOCK.format('b')}"
 )
 _NOT: Final = r"(?:do not|don'?t|never)"
 _TELLS: Final = r"(?:disturb|bother|message|write to|wake|text|ping|notify|tell|remind)"
-_QUIET: Final = re.compile(
-    rf"\bquiet (?:hours?|time)\b|\b{_NOT} {_TELLS} me\b|\bleave me alone\b|^do not disturb\b"
-    r"|\bno (?:messages?|notices|notifications|reminders)\b"
-    r"|\b(?:disturb|pareshan|tang|message|notify) (?:mat|na|nahi)\b|\b(?:mat|na) (?:batana|jagana|bhejna)\b"
-    r"|(?:परेशान|डिस्टर्ब|तंग|मैसेज) (?:मत|न |ना |नहीं)|(?:मत|न) (?:बताना|जगाना|भेजना)|शांत (?:समय|घंटे)"
+_END: Final = r"(?= and | but |,|$)"
+# The hours stand right beside what they are of: "don't tell me about the call from 3 to 5" is about a call.
+_QUIET: Final = tuple(
+    re.compile(form)
+    for form in (
+        rf"^(?:(?:set|make|change|put|keep|have) )?(?:(?:my|the) )?quiet (?:hours?|time)"
+        rf"(?: (?:are|is|be|at|of|to))?:? {_HOURS}{_END}",
+        rf"^(?:{_NOT} {_TELLS} me(?: anything| at all)?|do not disturb|leave me alone"
+        rf"|no (?:messages?|notices|notifications|reminders)) {_HOURS}{_END}",
+        rf"^(?:{_NOT} {_TELLS} me(?: anything| at all)?|no (?:messages?|notices|notifications|reminders))"
+        rf" after {_CLOCK.format('a')} (?:and|or|until|till) (?:before )?{_CLOCK.format('b')}{_END}",
+        rf"^{_HOURS} (?:tak|तक) (?:(?:mujhe|kuch|मुझे|कुछ) )*"
+        r"(?:(?:disturb|pareshan|tang|message|notify|परेशान|डिस्टर्ब|तंग|मैसेज) )?"
+        r"(?:mat|na|nahi|मत|न|नहीं) (?:kar\w*|batana|jagana|bhejna|कर\S*|बताना|जगाना|भेजना)$",
+    )
 )
 _NONE: Final = re.compile(
     r"^(?:(?:i want )?no|(?:remove|end|drop|clear)(?: my| the)?) quiet (?:hours?|time)$"
@@ -66,7 +74,7 @@ _COUNT: Final = {
 }
 _NUMBER: Final = rf"(?P<n>\d{{1,3}}|{'|'.join(sorted(_COUNT, key=len, reverse=True))})"
 _OVER: Final = r"(?:at most|(?:no |not )?more than|maximum(?: of)?|max|only)"
-_A_DAY: Final = r"(?:a|per|each|every|in a|in one) day\b"
+_A_DAY: Final = r"(?:a|per|each|every|in a|in one) day(?= and | but |,|$)"
 _MOST: Final = (
     re.compile(
         rf"(?:^|and |but ){_NOT} {_TELLS} me(?: of (?:things|anything)| things| anything)?"
@@ -108,7 +116,7 @@ _LATE: Final = ("raat", "rat", "shaam", "sham", "रात", "शाम", "dopah
 def gating(text: str) -> Understood | None:
     """Intent gates; slots by what was said: `quiet` (HH:MM-HH:MM, or none), `most` (so many a day),
     `allowed` (whether anything is done unasked)."""
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST or "?" in text:
         return None
     bare = unicodedata.normalize("NFD", text).replace(_NUKTA, "")
     plain = " ".join(unicodedata.normalize("NFC", bare).replace("’", "'").split()).casefold().strip(" .!।")
@@ -120,7 +128,7 @@ def gating(text: str) -> Understood | None:
         slots["allowed"] = True
     if _NONE.search(plain):
         slots["quiet"] = "none"
-    elif _QUIET.search(plain) and (between := _AFTER_BEFORE.search(plain) or _BETWEEN.search(plain)):
+    elif between := next(filter(None, (form.search(plain) for form in _QUIET)), None):
         start, end = _minute(between, "a"), _minute(between, "b")
         if start is not None and end is not None and start != end:
             slots["quiet"] = f"{start // 60:02}:{start % 60:02}-{end // 60:02}:{end % 60:02}"
