@@ -17,6 +17,7 @@ from indai.client.audit import Report, Severity, audit
 from indai.client.audit.findings import Findings
 from indai.client.audit.registry import replay_registry
 from indai.client.audit.twowords import TwoWords
+from indai.client.exports import CheckpointLine
 from indai.client.fraud import Evidence, Prefix
 from indai.client.handlekeys import claim
 from indai.client.keytie import KeyTie
@@ -37,6 +38,7 @@ from tests.unit.audit.lies import (
     head_by_a_key_that_was_given_up,
     honest,
     ledger_with_a_key_nobody_published,
+    operation_by_a_stranger,
     receipt_and_refusal,
     rotated,
     two_receipts,
@@ -395,7 +397,8 @@ async def test_who_contradicted_themselves_is_proved_in_the_browser_from_the_pro
             await expect(proved).to_contain_text(words)
             await _judged(window, proof)  # whose keys these are is open without the registry
             assert await _verdicts(window) == ["warn"]
-            await _judged(window, *exports, *known)  # the exports show it without the file
+            await _judged(window, *exports, *known)  # the exports show it without the file, and first of all
+            assert [each == "fraud" for each in await _verdicts(window)].index(True) == 0
             await expect(proved).to_have_count(1)
             await expect(proved.locator("li").last).to_contain_text(f"Proved: {whom}")
         await window.check()
@@ -413,6 +416,8 @@ async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
     assert keys.tie is not None
     _, said, report = _told(tmp_path / "words", receipt_and_refusal())
     words = TwoWords.parse(report.proofs[0].content)
+    _, _, report_of_events = _told(tmp_path / "events", two_events_under_one_number())
+    event = TwoWords.parse(report_of_events.proofs[0].content)
     world = honest()
     liar = Node(NODE_A, ALICE, key("liar"), world.registry.network)
     one, other = (replace(liar, leaves=[leaf]).note(1).encode() for leaf in (b"one", b"other"))
@@ -438,7 +443,9 @@ async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
         (replace(keys, larger=keys.smaller).encode(), tied, "Both keys are those"),
         (TwoWords(words.one, words.one).encode(), said, "The two words exclude each other"),
         (TwoWords(words.one, bent.SerializeToString()).encode(), said, "has signed a REJECT"),
+        (TwoWords(words.one, event.one).encode(), said, "The two words exclude each other"),
         (report.proofs[0].content + b" ", said, "cannot be read"),
+        (heads.encode().replace(b'":"', b'": "', 1), known, "cannot be read"),
     )
     async with screen(chromium, desks, PHONE) as window:
         await window.open("/audit")
@@ -451,6 +458,38 @@ async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
             await expect(window.page.get_by_text("Proved:")).to_have_count(0)
             trust = parse_policy(files[1].read_bytes())
             assert Severity.FRAUD not in {one.severity for one in audit([path], files[0], trust).findings}
+        # Heads of a peer's ledger that it has not signed accuse nobody.
+        strange = honest()
+        (fork,) = forked(longer=False).b.heard
+        strange.b.heard = [replace(liar, leaves=[b"one"] * 3).note(3), fork[:-9] + "AAAAAAA=\n"]
+        exports, files, _ = _told(tmp_path / "strange", strange)
+        await _judged(window, *exports, *files)
+        assert "fraud" not in await _verdicts(window)
+        # Whose keys these are, only the right registry tells, and one that holds.
+        proof = tmp_path / "proof"
+        proof.write_bytes(heads.encode())
+        await _judged(window, proof, known[0])
+        assert (await _verdicts(window))[0] == "warn"
+        _, broken, _ = _told(tmp_path / "broken", operation_by_a_stranger())
+        await _judged(window, proof, *broken)
+        assert (await _verdicts(window))[0] == "bad"
+        await expect(window.page.get_by_text("The registry's mirror does not hold")).to_have_count(1)
+        # A registry is accused under the key that network.policy names.
+        registry = honest().registry
+        fake = replace(registry, signed=[b"another"] * len(registry.entries))
+        one, other = [
+            line.note.encode()
+            for each in (registry, fake)
+            for line in each.records()
+            if isinstance(line, CheckpointLine)
+        ]
+        accused = Evidence.of(registry.signer().verifier, one, other)
+        proof.write_bytes(accused.encode())
+        others = tmp_path / "others.policy"
+        others.write_text(f"log {liar.signer().verifier.vkey}\nquorum none\n")
+        for believed, verdict in ((known[1], "fraud"), (others, "bad")):
+            await _judged(window, proof, believed)
+            assert await _verdicts(window) == [verdict]
         # A pair that is no proof is settled by the export of its log, to either side.
         path = tmp_path / "pair"
         path.write_bytes(pair.encode())

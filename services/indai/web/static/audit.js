@@ -327,7 +327,7 @@ function report(name, steps, folded = false, proved = "") {
     fold.append(summary, list);
     card.append(fold);
   } else card.append(title, list);
-  page.querySelector("[data-results]").append(card);
+  page.querySelector("[data-results]")[proved ? "prepend" : "append"](card);  // who has cheated is said first
 }
 function item(each) {
   const line = document.createElement("li");
