@@ -39,6 +39,7 @@ from indai.tools.office import BusinessMembers, Notify, ScheduleJob, stock_tools
 from indai.tools.people import People, Resolve
 from indai.tools.queue import make_worker
 from indai.tools.records import RecordStore, record_tools
+from indai.tools.room import room
 from indai.tools.scoping import Lists, Scoping, read_lists
 from indai.tools.sealed import Sealer
 from indai.tools.store import CallStore
@@ -177,7 +178,7 @@ def _tools(plan: ToolsPlan, desks: Desks, people: People, jobs: Jobs, news: News
         return [(each.name, each.role) for each in await accounts.listed(tenant)]
 
     found: list[Tool] = [
-        *intents(desks, people, spoken, keeper(plan.data)),
+        *intents(desks, people, spoken, keeper(plan.data), room(plan.pool, plan.clock)),
         *record_tools(RecordStore(plan.pool, plan.clock)),
         *stock_tools(desks),
         *library(plan.memory),

@@ -8,15 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import pytest_asyncio
 from indai.edge.media import MediaStore
 from indai.node.kinds.money import spoken
 from indai.node.outgoing import MEDIA, keeper
+from indai.protocol.errors import Reason, Refused
 from indai.tools.desk import Desk
+from indai.tools.intents.proving import Export
 from indai.tools.intents.table import intents
 from indai.tools.intents.threads import ThreadsOf
-from indai.tools.values import Caller, Status
+from indai.tools.room import room
+from indai.tools.values import Caller, Status, unheard
 
 from tests.databases import pooled
 from tests.service.node.conftest import Pair
@@ -34,6 +38,7 @@ class Street:
     folder: Path
     node: Node
     desk: Desk
+    pool: asyncpg.Pool
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,6 +55,7 @@ async def street(pair: Pair, shared_database: tuple[str, str]) -> AsyncIterator[
             pair.a.data,
             pair.a,
             desk,
+            pool,
         )
 
 
@@ -136,6 +142,33 @@ async def test_a_yes_to_a_request_for_money_brings_the_link_to_pay_by_again_afte
     shops = ThreadsOf(lambda _: shop, keeper(street.folder))
     theirs = await _agreed(shops, replace(caller, owner="ind.ai/lamps"), asked)
     assert not {"pay_link", "files"} & theirs.keys()
+
+
+async def test_exports_of_an_owner_together_take_up_so_much_and_then_wait(street: Street) -> None:
+    now = 1_795_408_200_000
+    caller, folder = replace(street.buyer.caller(), now_ms=now), street.folder / MEDIA
+    small = room(street.pool, lambda: now, most_bytes=300_000)
+
+    def kept() -> int:
+        return sum(1 for _ in folder.glob("??/*"))
+
+    for _ in range(2):  # the same again is one file
+        await small(caller.owner, b"a" * 200_000)
+    before = kept()
+    both = [small(caller.owner, bytes([each]) * 60_000) for each in range(2)]
+    (refused,) = [each for each in await asyncio.gather(*both, return_exceptions=True) if each]
+    assert isinstance(refused, Refused)
+    assert refused.message.endswith("take up 0 of 0 MB; there is room again in 30 days.")
+    await small("ind.ai/somebody", b"b" * 200_000)
+    tight = room(street.pool, lambda: now, most_bytes=200_100)
+    export = Export(lambda _: street.desk, keeper(street.folder), tight)
+    with pytest.raises(Refused) as error:
+        await export.run(caller, {}, unheard)
+    assert error.value.reason is Reason.RATE_LIMITED
+    assert kept() == before  # what is refused is not kept either
+    now += 30 * 86_400_000
+    await small(caller.owner, b"c" * 299_000)
+    assert (await Export(lambda _: street.desk, keeper(street.folder)).run(caller, {}, unheard))["files"]
 
 
 async def _agreed(threads: ThreadsOf, caller: Caller, thread: str) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from indai.tools.files import FILES, Keep
 from indai.tools.intents.common import WHEN, WITH, arguments, zone_of
 from indai.tools.normalise import local_time, one_line
 from indai.tools.people import People
+from indai.tools.room import Room, unlimited
 from indai.tools.values import Caller, Effect, Progress, Spec, Touch
 from indai.tools.when import read_when
 from indai.v1 import owner_pb2
@@ -36,6 +37,7 @@ class Receipt:
     desks: Desks
     people: People
     keep: Keep
+    room: Room = unlimited
 
     @property
     def spec(self) -> Spec:
@@ -71,6 +73,7 @@ class Receipt:
         deal = max(found, key=lambda each: (each.update_time.ToMilliseconds(), each.thread_id))
         got = await desk.owner.GetReceipt(owner_pb2.GetReceiptRequest(thread_id=deal.thread_id))
         file = ReceiptFile(got.leaf, got.tlog_proof, got.cose, got.opening, got.envelope).encode()
+        await self.room(caller.owner, file)
         name = f"{deal.thread_id[:12]}.receipt.json"
         return {"receipt": _named(caller, deal), "files": [await self.keep(name, PLAIN, file)]}
 
@@ -81,6 +84,7 @@ class Export:
 
     desks: Desks
     keep: Keep
+    room: Room = unlimited
 
     @property
     def spec(self) -> Spec:
@@ -112,7 +116,9 @@ class Export:
                 )
         day = f"{datetime.fromtimestamp(caller.now_ms / 1000, zone_of(caller)):%Y-%m-%d}"
         name = f"{caller.owner.rpartition('/')[2]}-{day}.jsonl"
-        return {"export": name, "files": [await self.keep(name, PLAIN, bytes(whole))]}
+        file = bytes(whole)
+        await self.room(caller.owner, file)
+        return {"export": name, "files": [await self.keep(name, PLAIN, file)]}
 
 
 async def _agreed(desk: Desk) -> AsyncIterator[owner_pb2.Thread]:

@@ -17,13 +17,16 @@ from indai.tools.intents.sharing import AskFor, Share
 from indai.tools.intents.trade import Book, Pay
 from indai.tools.normalise import Money
 from indai.tools.people import People
+from indai.tools.room import Room, unlimited
 from indai.tools.values import Tool
 
 if TYPE_CHECKING:
     from indai.v1.memory_pb2_grpc import MemoryServiceAsyncStub
 
 
-def intents(desks: Desks, people: People, money: Money, keep: Keep) -> tuple[Tool, ...]:
+def intents(
+    desks: Desks, people: People, money: Money, keep: Keep, room: Room = unlimited
+) -> tuple[Tool, ...]:
     """What an owner's agent can do with others, and what it can see of the owner's own."""
     return (
         Meet(desks, people, keep),
@@ -39,8 +42,8 @@ def intents(desks: Desks, people: People, money: Money, keep: Keep) -> tuple[Too
         Agenda(desks),
         FreeTime(desks),
         Threads(desks, people),
-        Receipt(desks, people, keep),
-        Export(desks, keep),
+        Receipt(desks, people, keep, room),
+        Export(desks, keep, room),
     )
 
 
