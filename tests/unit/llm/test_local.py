@@ -240,10 +240,18 @@ def test_a_long_message_is_read_in_a_time_that_grows_with_it(piece: str) -> None
         ("pay Pankaj four hundred and eighty", 48_000),
         ("पंकज को दो हज़ार पाँच सौ भेजो", 250_000),
         ("pankaj ko ek lakh bees hazaar do", 12_000_000),
+        ("pankaj ko pachaas rupaye do", 5_000),
+        ("pankaj ko chaar sau assi do", 48_000),
+        ("पंकज को चार सौ अस्सी दो", 48_000),
         ("pankaj ko paanch sau do", 50_000),  # "do" is "give", and no two rupees more
         ("पंकज को पाँच सौ दो", 50_000),
         ("pankaj ko ek sau paanch rupaye do", 10_500),
         ("send Pankaj five hundred tomorrow at two", 50_000),
+        ("pay Pankaj one thousand thirty first december", 100_000),  # a date, a time, and minutes
+        ("pay Pankaj one thousand twenty fifth december", 100_000),
+        ("pay Pankaj five hundred eleven thirty am", 50_000),
+        ("pay Pankaj five hundred sixty minutes from now", 50_000),
+        ("pay Pankaj two thousand twenty six", 202_600),
     ],
 )
 def test_an_amount_of_several_words_is_their_sum_and_no_more(said: str, paise: int) -> None:

@@ -13,6 +13,10 @@ from indai.llm.local.words import Token
 
 _ON_A_CLOCK = 12
 _DIGIT_ENDS = 10
+_GIVE = ("do", "दो")  # "two" as well: "assi do" is eighty that somebody shall be given
+_FIRSTS = ("first", "second", "third")
+# What a number before it counts, dates or times instead of being money.
+_NO_MONEY = {"unit", "oclock", "meridiem", "people", "item", "month", "ordinal", "day", "noun"}
 _LATE = ("afternoon", "evening", "night", "pm")
 _NOTHING = Token("", "", {})
 
@@ -76,9 +80,9 @@ def _number(said: Sequence[Token], at: int) -> tuple[float, int]:
         return float(fraction), 1
     if "number" not in token.means:
         return 0, 0
-    value, after = float(token.means["number"]), _token(said, at + 1).means.get("number", "")
-    taken = 1
-    if value >= 20 and value % 10 == 0 and after and int(after) < 10:
+    value, second = float(token.means["number"]), _token(said, at + 1)
+    taken, after = 1, second.means.get("number", "")
+    if value >= 20 and value % 10 == 0 and after and int(after) < 10 and second.said not in _GIVE:
         value, taken = value + int(after), 2
     if "plus" in _token(said, at + taken).means and "scale" in _token(said, at + taken + 1).means:
         return value + 0.5, taken + 1
@@ -215,12 +219,15 @@ def _smaller(said: Sequence[Token], at: int, than: int) -> tuple[float, int, int
     number, taken = _number(said, at)
     scale = int(_token(said, at + taken).means.get("scale", "1")) if taken else 1
     value, end = number * scale, at + taken + (scale > 1)
-    counts = {"unit", "oclock", "meridiem", "people", "item", "month", "ordinal", "day", "noun"}
     if not taken or said[at].number or scale >= than or not 0 < value < than or not value.is_integer():
         return None
-    after = _token(said, end).means.keys()
+    follows, after = _token(said, end), _token(said, end).means.keys()
+    if _NO_MONEY & after or follows.said in _FIRSTS or follows.said.endswith("th"):
+        return None
+    if scale == 1 and follows.said not in _GIVE and _number(said, end)[1]:  # "eleven thirty"
+        return None
     # A single digit is "two" or "one time", and "do" is "give", unless money follows.
-    if counts & after or (value < _DIGIT_ENDS and "money" not in after):
+    if value < _DIGIT_ENDS and "money" not in after:
         return None
     return value, scale, end - start
 
