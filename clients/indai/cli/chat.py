@@ -19,6 +19,7 @@ from indai.cli.framework import command, run
 from indai.cli.home import Home, as_option
 from indai.cli.output import Page, clean, emit, wants_json
 from indai.cli.session import owner_channel
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.v1 import conversation_pb2 as pb
 from indai.v1.conversation_pb2_grpc import ConversationServiceStub
@@ -78,8 +79,7 @@ async def _chat(home: Home, acting: str, text: str | None, handle: str) -> None:
                 if line.strip():
                     _show_end(await _say(stub, line, handle))
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            await end_tasks(watching)
 
 
 async def _say(stub: ConversationServiceAsyncStub, text: str, handle: str) -> Heard:

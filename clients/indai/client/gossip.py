@@ -24,6 +24,7 @@ from indai.client.fraud import Evidence
 from indai.client.network import Head
 from indai.client.resolver import Resolver
 from indai.client.statefile import replace_file
+from indai.client.tasks import end_tasks
 from indai.protocol.checkpoint import Checkpoint
 from indai.protocol.errors import IndaiError, ProtocolError
 from indai.protocol.merkle import verify_consistency
@@ -79,8 +80,7 @@ class Gossip:
     async def close(self) -> None:
         """Stop; what waits is kept for the next start."""
         if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
+            await end_tasks(self._worker)
             with suppress(IndaiError):  # a full disk: it will be said again
                 await asyncio.to_thread(self._keep)
 

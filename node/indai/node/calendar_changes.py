@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.node.agents import Agents
 from indai.node.calendar import MeetingEvent
 from indai.node.calendar.busy import CalendarEvent
@@ -136,9 +137,7 @@ class CalendarChanges:
 
     async def close(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while True:

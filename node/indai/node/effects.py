@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.node import faults
 from indai.node.agents import Agents
 from indai.node.calendar import MeetingEvent
@@ -116,10 +117,7 @@ class Effects:
     async def close(self) -> None:
         """Stop; what is not done stays stored."""
         await self._recall.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -21,6 +21,7 @@ from typing import Any
 import asyncpg
 import structlog
 from indai.client import because
+from indai.client.tasks import end_tasks
 from indai.node import faults, succession
 from indai.node.batch import Batch
 from indai.node.context import Context
@@ -80,9 +81,7 @@ class Engine:
 
     async def close(self) -> None:
         """Finish the batch at hand and stop."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
+        await end_tasks(self._worker)
 
     async def deliver(self, inbound: Inbound) -> list[bytes]:
         """Take a verified message; the replies that may ride in the response."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import structlog
+from indai.client.tasks import end_tasks
 from indai.node import views
 from indai.node.agents import Agents
 from indai.node.draft import ThreadState
@@ -64,9 +65,7 @@ class MemoryFeed:
 
     async def close(self) -> None:
         """Stop polling."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     def committed(self, states: Collection[ThreadState]) -> None:
         """See `Follower`."""

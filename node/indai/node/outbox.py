@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 from indai.client.peers import PeerChannels
 from indai.client.resolver import Resolver
+from indai.client.tasks import end_tasks
 from indai.node.handshakes import Handshakes
 from indai.node.peer_heads import PeerHeads
 from indai.node.recall import Recall
@@ -126,9 +127,7 @@ class Outbox:
         self._closing = True
         await self._recall.close()
         tasks = [*self._tasks, *(worker for lane in self._lanes.values() for worker in lane.workers)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import structlog
+from indai.client.tasks import end_tasks
 from indai.dpi.razorpay import Provider
 from indai.node.kinds.pay import CLOSE_PAGE, OPEN_PAGE
 from indai.node.pay_accounts import PayAccounts
@@ -48,9 +49,7 @@ class PayPages:
 
     async def close(self) -> None:
         """Stop; what is not done stays stored."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while True:

@@ -23,6 +23,7 @@ from indai.client.fraud import Evidence
 from indai.client.keytie import KeyTie
 from indai.client.resolver import Resolver
 from indai.client.statefile import replace_file
+from indai.client.tasks import end_tasks
 from indai.protocol.checkpoint import open_checkpoint, read_checkpoint
 from indai.protocol.errors import IndaiError, ProtocolError
 from indai.protocol.handlestate import NodeRecord
@@ -63,9 +64,7 @@ class PeerHeads:
 
     async def close(self) -> None:
         """Leave what is under way."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     def newest(self) -> bytes:
         """Our head to send along. A stale one is renewed for the next time: nobody waits."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError
 
 RETRY_S = 1.0
@@ -33,9 +34,7 @@ class Recall:
 
     async def close(self) -> None:
         """Stop; what is stored stays stored."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while self._owners:

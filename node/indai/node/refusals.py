@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.node.agents import Agents
 from indai.node.inbound import Inbound, addressed
 from indai.node.store import Row, Store, hexed
@@ -83,9 +84,7 @@ class Refusals:
 
     async def close(self) -> None:
         """Write the counts that are left."""
-        if self._counting is not None:
-            self._counting.cancel()
-            await asyncio.gather(self._counting, return_exceptions=True)
+        await end_tasks(self._counting)
         await self._end_second()
 
     async def _count(self) -> None:

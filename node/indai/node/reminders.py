@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.node.agents import Agents
 from indai.node.draft import Draft, ThreadState
 from indai.node.following import portions
@@ -194,5 +195,4 @@ class Telling:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end_tasks(task)

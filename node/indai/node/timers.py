@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.node.agents import Agents
 from indai.node.draft import ThreadState
 from indai.node.following import portions
@@ -54,9 +55,7 @@ class Timers:
 
     async def close(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     def committed(self, states: Collection[ThreadState]) -> None:
         """See `Follower`."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.mcp.external import ExternalServer, ExternalTool, call_tool, list_tools
 from indai.protocol.errors import IndaiError, Reason, Unavailable
 from indai.tools.normalise import one_line
@@ -96,9 +97,7 @@ class ExternalTools:
 
     async def close(self) -> None:
         """Stop asking."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while self._waiting:

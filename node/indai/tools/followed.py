@@ -16,6 +16,7 @@ from typing import Final
 from uuid import UUID
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError
 from indai.tools.jobs import Job, Jobs
 from indai.tools.store import holder_of
@@ -113,9 +114,7 @@ class Followed:
 
     async def close(self) -> None:
         """Stop; the jobs are looked at later by themselves."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while True:

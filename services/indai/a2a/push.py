@@ -28,6 +28,7 @@ from a2a.utils.errors import InvalidParamsError
 from aiohttp.abc import AbstractResolver, ResolveResult
 from google.protobuf import json_format
 from indai.client.addresses import parse_address, resolve
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError, Unavailable
 from indai.storage.pool import transaction
 
@@ -87,9 +88,7 @@ class PushConfigs:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         if self._session is not None:
             await self._session.close()
 

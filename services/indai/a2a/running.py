@@ -20,6 +20,7 @@ from a2a.utils.errors import InternalError
 from google.protobuf.timestamp_pb2 import Timestamp
 from indai.a2a.agents import TaskEvent, Turn, status
 from indai.a2a.store import TERMINAL, Change, TaskStore
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError
 
 INTERRUPTED = frozenset({pb.TASK_STATE_INPUT_REQUIRED, pb.TASK_STATE_AUTH_REQUIRED})
@@ -176,8 +177,7 @@ class Running:
         except Exception as error:  # noqa: BLE001 - it belongs to those who wait for the write
             self._fail(error)
         finally:
-            producer.cancel()
-            await asyncio.gather(producer, return_exceptions=True)
+            await end_tasks(producer)
             done(self)
             self._paused.set()
             self._over.set()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 import structlog
 from aiohttp import web
+from indai.client.tasks import end_tasks
 from indai.edge.accounts import Channels, Directory, Keys, Secret
 from indai.edge.bringing import Bringer, Link
 from indai.edge.examiner import Examiner
@@ -109,8 +110,7 @@ async def edge(plan: EdgePlan) -> AsyncIterator[Edge]:
         try:
             yield Edge((*webhooks.routes(), *files.routes()), servicer, files.link)
         finally:
-            leading.cancel()
-            await asyncio.gather(leading, return_exceptions=True)
+            await end_tasks(leading)
 
 
 async def _together(*works: Awaitable[None]) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.edge.accounts import Directory, Served
 from indai.edge.bringing import Link, unreachable
 from indai.edge.channels.rendering import numbered
@@ -90,10 +91,7 @@ class Hander:
                     async with asyncio.timeout(POLL_S):
                         await self._wake.wait()
         finally:
-            tasks = list(self._serving.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(*self._serving.values())
 
     async def _begin(self) -> None:
         free = AT_ONCE - len(self._serving)

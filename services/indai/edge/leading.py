@@ -12,6 +12,7 @@ from typing import Final
 
 import asyncpg
 import structlog
+from indai.client.tasks import end_tasks
 from indai.edge.stopping import is_stopped
 from indai.protocol.errors import IndaiError
 from indai.storage.pool import translate_errors
@@ -60,7 +61,4 @@ async def _until(work: Callable[[], Awaitable[None]], lost: asyncio.Event) -> No
         if working.done():
             working.result()
     finally:
-        working.cancel()
-        waiting.cancel()
-        # Not awaited one by one: whoever cancels us here must be heard.
-        await asyncio.gather(working, waiting, return_exceptions=True)
+        await end_tasks(working, waiting)

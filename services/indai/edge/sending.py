@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.edge.accounts import Channels, Directory, Keys, Served
 from indai.edge.bringing import Bringer
 from indai.edge.channels.base import Fate, Json, Limits, Verdict
@@ -81,9 +82,7 @@ class Sender:
 
     async def _match(self, names: set[str]) -> None:
         gone = [self._lines.pop(name)[1] for name in list(self._lines) if name not in names]
-        for task in gone:
-            task.cancel()
-        await asyncio.gather(*gone, return_exceptions=True)
+        await end_tasks(*gone)
         for name in names - self._lines.keys():
             line = _Line(self, name)
             self._lines[name] = (line, asyncio.create_task(line.run()))
@@ -127,9 +126,7 @@ class _Line:
             tasks = list(self._busy.values())
             if tasks:
                 await asyncio.wait(tasks, timeout=GRACE_S)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(*tasks)
 
     async def _begin(self) -> float:
         """Begin what may be sent now; gives how long to wait for more."""

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
+from indai.client.tasks import end_tasks
 from indai.protocol.checkpoint import Checkpoint, read_checkpoint
 from indai.protocol.errors import IndaiError, InvalidInput, ProtocolError, Reason, Unavailable
 from indai.protocol.note import Verifier, open_note, parse_note
@@ -73,9 +74,7 @@ class Cosigners:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await end_tasks(*self._asking)
         if self._session is not None:
             await self._session.close()
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 import structlog
+from indai.client.tasks import end_tasks
 from indai.node.calendar import davxml
 from indai.node.calendar.busy import Calendar, CalendarEvent, read_calendar
 from indai.node.calendar.dav import DavClient, Found, Reply
@@ -117,9 +118,7 @@ class CalDavCalendar:
 
     async def close(self) -> None:
         """End a reading under way."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        await end_tasks(self._reading)
 
     def move_to(self, zone: ZoneInfo) -> None:
         """Read floating and all-day times in another zone: everything is read again."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 import structlog
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError
 from indai.runtime.conversations.intake import SILENCE_MS, USUAL_SILENCE_MS
 from indai.runtime.conversations.rows import every_owner, seeing
@@ -104,9 +105,7 @@ class Keeping:
 
     async def close(self) -> None:
         """Stop; the next start goes on."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while True:

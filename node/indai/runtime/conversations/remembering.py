@@ -15,6 +15,7 @@ from uuid import UUID
 
 import asyncpg
 import structlog
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError, Unavailable
 from indai.runtime.bindings import Bindings
 from indai.runtime.conversations.rows import every_owner, seeing
@@ -72,9 +73,7 @@ class Remembering:
 
     async def close(self) -> None:
         """Stop; what is left is told after the next start."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     def poke(self, owner: str) -> None:
         """An owner has something new."""

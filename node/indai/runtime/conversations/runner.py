@@ -15,6 +15,7 @@ from uuid import UUID
 
 import asyncpg
 import structlog
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError, Reason
 from indai.runtime.conversations.hub import Hub
 from indai.runtime.conversations.rows import every_owner
@@ -64,10 +65,7 @@ class Runner:
 
     async def close(self) -> None:
         """Leave what runs as it is: the next start takes it over."""
-        tasks = [*self._sessions.values(), *self._looks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._sessions.values(), *self._looks)
 
     def submit(self, owner: str, session: UUID) -> None:
         """A session has a turn to run."""
@@ -155,14 +153,12 @@ class Runner:
         try:
             done, _ = await asyncio.wait({task}, timeout=TURN_S)
             if not done:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await end_tasks(task)
                 return _failed(turn, talk, Reason.DEADLINE_EXCEEDED.name, "too_slow")
             return self._result(turn, talk, task)
         finally:
             if not task.done():  # this node stops
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await end_tasks(task)
             del self._thinking[turn.id], self._current[turn.session.id], self._running[turn.id]
             self._unwanted.pop(turn.id, None)
 

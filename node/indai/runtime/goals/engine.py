@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 import asyncpg
 import structlog
+from indai.client.tasks import end_tasks
 from indai.protocol.errors import IndaiError
 from indai.runtime.conversations.values import Clock
 from indai.runtime.goals.store import GoalStore
@@ -101,9 +102,7 @@ class GoalEngine:
 
     async def close(self) -> None:
         """Stop; what was begun is done again by the next start, and is the same."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     def wake(self) -> None:
         """Something is due sooner than was thought."""
