@@ -326,6 +326,11 @@ async def test_a_question_arrives_on_an_open_page_and_goes_when_it_is_answered_e
         await elsewhere.get("/desk")
         await elsewhere.post(f"/desk/approvals/{action}", answer="no")
         await expect(card).not_to_be_visible()
+        await expect(phone.page.get_by_role("heading", name="Answered lately")).to_be_visible()
+        await expect(phone.page.get_by_text("you declined").first).to_be_visible()
+        await phone.page.get_by_role("heading", name="Answered lately").evaluate("it => it.scrollIntoView()")
+        await phone.check()
+        await phone.picture("inbox-answered")
         assert phone.errors == []
 
 
