@@ -64,7 +64,7 @@ class Node:
         if binding == "grpc":
             channel = await self.stack.enter_async_context(grpc.aio.insecure_channel(self.grpc))
             return GrpcTransport(channel, None)
-        client = await self.stack.enter_async_context(httpx.AsyncClient(headers=headers))
+        client = await self.stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=60))
         if binding == "jsonrpc":
             return JsonRpcTransport(client, pb.AgentCard(), f"http://{self.http}/a2a/jsonrpc")
         card = pb.AgentCard(capabilities=pb.AgentCapabilities(extended_agent_card=True))
