@@ -3,6 +3,8 @@ registry could tell. Trees and heads are right in all of them: only who replays 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ from indai.protocol.envelope import Envelope, seal
 from indai.protocol.handlestate import AgentKey, Delegation, HandleState, NodeRecord
 from indai.protocol.keys import SigningKey
 from indai.protocol.logkeys import announce
-from indai.protocol.note import Signer
+from indai.protocol.note import Signer, add_signatures, parse_vkey
 from indai.protocol.operations import (
     CREATE,
     DELEGATE,
@@ -26,6 +28,7 @@ from indai.protocol.operations import (
     build_operation,
 )
 from indai.protocol.registryleaf import LOG_KEY_KIND, RegistryLeaf, encode_registry_leaf
+from indai.protocol.tlogpolicy import Group, TlogPolicy
 from indai.v1 import envelope_pb2, registry_pb2
 
 from tests.unit.audit.worlds import DAY, HOUR, NODE_A, NOW, REGISTRY_LOG, Mirror, key, sixteen, write
@@ -181,3 +184,24 @@ def told(folder: Path, mirror: Mirror, name: str) -> tuple[Path, Path]:
     policy = folder / "mirrors.policy"
     policy.write_text(mirror.trust.format())
     return write(folder / f"{name}.jsonl", mirror.records()), policy
+
+
+def witnessed(mirror: Path, cosigning: int, quorum: int) -> tuple[Path, Path]:
+    """The mirror with its newest head cosigned by some of three witnesses, and the policy that asks for
+    `quorum` of them."""
+    signers = {name: Signer(f"{name}.example", SigningKey.generate(), 1_800_000_000) for name in "abc"}
+    *lines, _ = mirror.read_text().splitlines()
+    at = max(place for place, line in enumerate(lines) if '"type":"checkpoint"' in line)
+    head = json.loads(lines[at])
+    head["note"] = add_signatures(head["note"].encode(), list(signers.values())[:cosigning]).decode()
+    lines[at] = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+    body = "".join(f"{line}\n" for line in lines)
+    end = json.loads(mirror.read_text().splitlines()[-1])
+    end["sha256"] = hashlib.sha256(body.encode()).hexdigest()
+    made, trust = mirror.with_name("witnessed.jsonl"), mirror.with_name("witnessed.policy")
+    made.write_text(body + json.dumps(end, separators=(",", ":")) + "\n")
+    log = parse_vkey(json.loads(lines[0])["vkey"])
+    witnesses = {name: signer.verifier for name, signer in signers.items()}
+    policy = TlogPolicy((log,), witnesses, {"three": Group(quorum, tuple(witnesses))}, "three")
+    trust.write_text(policy.format())
+    return made, trust

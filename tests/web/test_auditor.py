@@ -3,7 +3,6 @@ and what was altered is named."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable
@@ -13,22 +12,18 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from indai.client.audit import Report, Severity, audit
+from indai.client.audit import Severity, audit
 from indai.client.audit.findings import Findings
 from indai.client.audit.registry import replay_registry
-from indai.client.audit.twowords import TwoWords
 from indai.client.exports import CheckpointLine
-from indai.client.fraud import Evidence, Prefix
+from indai.client.fraud import Evidence
 from indai.client.handlekeys import claim
-from indai.client.keytie import KeyTie
 from indai.client.receiptfile import ReceiptFile
 from indai.protocol.envelope import parse_envelope
 from indai.protocol.handlestate import AgentKey
 from indai.protocol.keys import SigningKey
-from indai.protocol.logkeys import announce
-from indai.protocol.note import Signer, add_signatures, parse_vkey
-from indai.protocol.tlogpolicy import Group, TlogPolicy, parse_policy
-from indai.v1 import envelope_pb2, negotiation_pb2, owner_pb2, registry_pb2
+from indai.protocol.tlogpolicy import TlogPolicy, parse_policy
+from indai.v1 import negotiation_pb2, owner_pb2, registry_pb2
 from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.service.node.world import now_ms
@@ -44,9 +39,10 @@ from tests.unit.audit.lies import (
     two_receipts,
 )
 from tests.unit.audit.test_proofs import forked, forked_over_a_change_of_keys
-from tests.unit.audit.worlds import ALICE, BOB, NODE_A, NOW, Node, World, key, reseal
+from tests.unit.audit.worlds import BOB, NODE_A, NOW, World, reseal
 from tests.web import mirrors
 from tests.web.conftest import DESKTOP, PHONE, Screen, screen
+from tests.web.forgeries import claimed, forge, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -143,7 +139,7 @@ async def test_a_receipt_and_an_export_are_proved_step_by_step(
         assert set(found) == {"good"}
 
 
-async def test_without_the_registry_it_says_what_cannot_be_told(
+async def test_without_the_registry_it_says_what_cannot_betold(
     chromium: Browser, desks: Desks, files: Files
 ) -> None:
     async with screen(chromium, desks, PHONE) as window:
@@ -214,34 +210,13 @@ async def test_whatever_is_altered_is_named(chromium: Browser, desks: Desks, fil
             assert await _verdicts(window) == ["bad"]
 
 
-def _witnessed(files: Files, cosigning: int, quorum: int) -> tuple[Path, Path]:
-    """The mirror with its newest head cosigned by some of three witnesses, and the policy that asks for
-    `quorum` of them."""
-    signers = {name: Signer(f"{name}.example", SigningKey.generate(), 1_800_000_000) for name in "abc"}
-    *lines, _ = files.mirror.read_text().splitlines()
-    at = max(place for place, line in enumerate(lines) if '"type":"checkpoint"' in line)
-    head = json.loads(lines[at])
-    head["note"] = add_signatures(head["note"].encode(), list(signers.values())[:cosigning]).decode()
-    lines[at] = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
-    body = "".join(f"{line}\n" for line in lines)
-    end = json.loads(files.mirror.read_text().splitlines()[-1])
-    end["sha256"] = hashlib.sha256(body.encode()).hexdigest()
-    mirror, trust = files.folder / "witnessed.jsonl", files.folder / "witnessed.policy"
-    mirror.write_text(body + json.dumps(end, separators=(",", ":")) + "\n")
-    log = parse_vkey(json.loads(lines[0])["vkey"])
-    witnesses = {name: signer.verifier for name, signer in signers.items()}
-    policy = TlogPolicy((log,), witnesses, {"three": Group(quorum, tuple(witnesses))}, "three")
-    trust.write_text(policy.format())
-    return mirror, trust
-
-
 async def test_witnesses_are_counted_one_by_one_in_the_visitor_s_language(
     chromium: Browser, desks: Desks, files: Files
 ) -> None:
     async with screen(chromium, desks, PHONE, locale="hi-IN") as window:
         await window.open("/audit")
         await window.check()
-        await _judged(window, files.receipt, *_witnessed(files, 2, 2))
+        await _judged(window, files.receipt, *mirrors.witnessed(files.mirror, 2, 2))
         assert await _verdicts(window) == ["good", "good"]
         assert await window.page.get_by_text("Signed by").count() == 0
         await expect(window.page.get_by_text("ind.ai/alice का हस्ताक्षर")).to_be_visible()
@@ -252,7 +227,7 @@ async def test_witnesses_are_counted_one_by_one_in_the_visitor_s_language(
         await expect(window.page.get_by_text("3 में से 2 गवाहों ने")).to_be_visible()
         await window.check()
         await window.picture("auditor-hindi")
-        await _judged(window, files.receipt, *_witnessed(files, 2, 3))
+        await _judged(window, files.receipt, *mirrors.witnessed(files.mirror, 2, 3))
         assert await _verdicts(window) == ["good", "bad"]
         lacking = window.page.locator(".steps > li.bad")
         await expect(lacking).to_contain_text("पर्याप्त गवाहों ने इसे देखा है")
@@ -295,22 +270,6 @@ ORDER = "Its heads keep to the order of its keys"
 IDENTITY = "It is the ledger that the record of"
 
 
-def _claimed(world: World) -> World:
-    """Its head by the former key has a line that says it were by the new one, too."""
-    later, right = world.a.signer(), world.a.note
-
-    def note(size: int) -> str:
-        text = right(size)
-        stolen = Signer(later.name, SigningKey.generate())
-        line = add_signatures(text.encode(), [stolen]).decode().splitlines()[-1]
-        *start, made = line.split(" ")
-        raw = later.verifier.key_hash + b64decode(made)[4:]
-        return text + (" ".join([*start, b64encode(raw).decode()]) + "\n" if size == 3 else "")
-
-    world.a.note = note  # type: ignore[method-assign]
-    return world
-
-
 async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_their_order(
     chromium: Browser, desks: Desks, tmp_path: Path
 ) -> None:
@@ -319,7 +278,7 @@ async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_th
         (rotated, "good", ""),
         (partial(rotated, announced=False), "good", ""),
         (head_by_a_key_that_was_given_up, "bad", ORDER),
-        (lambda: _claimed(head_by_a_key_that_was_given_up()), "bad", ORDER),
+        (lambda: claimed(head_by_a_key_that_was_given_up()), "bad", ORDER),
         (ledger_with_a_key_nobody_published, "bad", IDENTITY),
     )
     async with screen(chromium, desks, PHONE) as window:
@@ -353,20 +312,6 @@ async def test_an_export_is_held_against_the_keys_that_the_registry_names_and_th
         await expect(identity).to_have_class("bad")  # another's ledger under a name of one's own
 
 
-def _told(
-    folder: Path, world: World, names: tuple[str, ...] = ("a", "b")
-) -> tuple[list[Path], list[Path], Report]:
-    """Exports; the mirror and whom to trust; what the offline audit says, its proofs written beside them."""
-    folder.mkdir()
-    exports, mirror = world.write(folder, names), folder / "registry.jsonl"
-    trust = folder / "network.policy"
-    trust.write_text(world.trust.format())
-    report = audit(exports, mirror, world.trust)
-    for proof in report.proofs:
-        (folder / proof.name).write_bytes(proof.content)
-    return exports, [mirror, trust], report
-
-
 async def test_who_contradicted_themselves_is_proved_in_the_browser_from_the_proof_alone(
     chromium: Browser, desks: Desks, tmp_path: Path
 ) -> None:
@@ -389,7 +334,7 @@ async def test_who_contradicted_themselves_is_proved_in_the_browser_from_the_pro
         await window.open("/audit")
         proved = window.page.locator('article[data-verdict="fraud"]')
         for at, (make, whom, words) in enumerate(cases):
-            exports, known, report = _told(tmp_path / str(at), make())
+            exports, known, report = told(tmp_path / str(at), make())
             proof = known[0].parent / report.proofs[0].name
             await _judged(window, proof, *known)
             await expect(proved).to_have_count(1)
@@ -408,48 +353,11 @@ async def test_who_contradicted_themselves_is_proved_in_the_browser_from_the_pro
 async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
     chromium: Browser, desks: Desks, tmp_path: Path
 ) -> None:
-    _, known, report = _told(tmp_path / "heads", forked(longer=True))
-    heads = Evidence.parse(report.proofs[0].content)
-    assert heads.prefix is not None
-    _, tied, report = _told(tmp_path / "tied", forked_over_a_change_of_keys())
-    keys = Evidence.parse(report.proofs[0].content)
-    assert keys.tie is not None
-    _, said, report = _told(tmp_path / "words", receipt_and_refusal())
-    words = TwoWords.parse(report.proofs[0].content)
-    _, _, report_of_events = _told(tmp_path / "events", two_events_under_one_number())
-    event = TwoWords.parse(report_of_events.proofs[0].content)
-    world = honest()
-    liar = Node(NODE_A, ALICE, key("liar"), world.registry.network)
-    one, other = (replace(liar, leaves=[leaf]).note(1).encode() for leaf in (b"one", b"other"))
-    unsigned = parse_envelope(words.other)
-    bent = envelope_pb2.Envelope.FromString(unsigned.raw)
-    bent.signatures[0].sig = bytes(64)
-    onward = announce(keys.log.name, key("second"), key("third"))
-    wrong = Prefix(bytes(32), heads.prefix.hashes)
-    pair = Evidence(heads.log, heads.smaller, heads.larger)
-    same = Prefix(pair.opened(pair.smaller).root, heads.prefix.hashes)
-    forgeries: tuple[tuple[bytes, list[Path], str], ...] = (
-        (replace(heads, larger=heads.larger[:-9] + b"AAAAAAA=\n").encode(), known, "has signed the head"),
-        (replace(heads, prefix=wrong).encode(), known, "The two heads exclude each other"),
-        (replace(heads, prefix=same).encode(), known, "The two heads exclude each other"),
-        (
-            replace(heads, larger=heads.smaller, prefix=None).encode(),
-            known,
-            "The two heads exclude each other",
-        ),
-        (Evidence.of(liar.signer().verifier, one, other).encode(), known, "whose keys these are"),
-        (replace(keys, tie=replace(keys.tie, announcements=(onward,))).encode(), tied, "Both keys are those"),
-        (replace(keys, tie=KeyTie(keys.tie.later)).encode(), tied, "Both keys are those"),
-        (replace(keys, larger=keys.smaller).encode(), tied, "Both keys are those"),
-        (TwoWords(words.one, words.one).encode(), said, "The two words exclude each other"),
-        (TwoWords(words.one, bent.SerializeToString()).encode(), said, "has signed a REJECT"),
-        (TwoWords(words.one, event.one).encode(), said, "The two words exclude each other"),
-        (report.proofs[0].content + b" ", said, "cannot be read"),
-        (heads.encode().replace(b'":"', b'": "', 1), known, "cannot be read"),
-    )
+    made = forge(tmp_path)
+    heads, known = made.heads, made.known
     async with screen(chromium, desks, PHONE) as window:
         await window.open("/audit")
-        for at, (content, files, step) in enumerate(forgeries):
+        for at, (content, files, step) in enumerate(made.cases):
             path = tmp_path / f"forged-{at}"
             path.write_bytes(content)
             await _judged(window, path, *files)
@@ -461,8 +369,8 @@ async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
         # Heads of a peer's ledger that it has not signed accuse nobody.
         strange = honest()
         (fork,) = forked(longer=False).b.heard
-        strange.b.heard = [replace(liar, leaves=[b"one"] * 3).note(3), fork[:-9] + "AAAAAAA=\n"]
-        exports, files, _ = _told(tmp_path / "strange", strange)
+        strange.b.heard = [replace(made.liar, leaves=[b"one"] * 3).note(3), fork[:-9] + "AAAAAAA=\n"]
+        exports, files, _ = told(tmp_path / "strange", strange)
         await _judged(window, *exports, *files)
         assert "fraud" not in await _verdicts(window)
         # Whose keys these are, only the right registry tells, and one that holds.
@@ -470,7 +378,7 @@ async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
         proof.write_bytes(heads.encode())
         await _judged(window, proof, known[0])
         assert (await _verdicts(window))[0] == "warn"
-        _, broken, _ = _told(tmp_path / "broken", operation_by_a_stranger())
+        _, broken, _ = told(tmp_path / "broken", operation_by_a_stranger())
         await _judged(window, proof, *broken)
         assert (await _verdicts(window))[0] == "bad"
         await expect(window.page.get_by_text("The registry's mirror does not hold")).to_have_count(1)
@@ -486,13 +394,13 @@ async def test_forged_evidence_proves_nothing_and_the_step_that_fails_is_named(
         accused = Evidence.of(registry.signer().verifier, one, other)
         proof.write_bytes(accused.encode())
         others = tmp_path / "others.policy"
-        others.write_text(f"log {liar.signer().verifier.vkey}\nquorum none\n")
+        others.write_text(f"log {made.liar.signer().verifier.vkey}\nquorum none\n")
         for believed, verdict in ((known[1], "fraud"), (others, "bad")):
             await _judged(window, proof, believed)
             assert await _verdicts(window) == [verdict]
         # A pair that is no proof is settled by the export of its log, to either side.
         path = tmp_path / "pair"
-        path.write_bytes(pair.encode())
+        path.write_bytes(made.pair.encode())
         await _judged(window, path, *known)
         assert (await _verdicts(window))[0] == "warn"
         await _judged(window, path, tmp_path / "heads" / "a.jsonl", *known)
@@ -508,7 +416,7 @@ async def test_two_commitments_in_the_place_of_one_are_named(
         for at, (times, verdict) in enumerate(
             (((0, 0), "bad"), ((NOW, NOW), "bad"), ((0, NOW), "bad"), ((NOW, 0), "good"))
         ):
-            exports, known, report = _told(tmp_path / str(at), moved(*times)())
+            exports, known, report = told(tmp_path / str(at), moved(*times)())
             found = "succession" in {one.check for one in report.findings}
             await _judged(window, exports[0], *known)
             await expect(
