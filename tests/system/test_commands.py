@@ -91,7 +91,7 @@ def running_node(base: Path) -> Iterator[Shell]:
         said = node.stdout.readline()
         roles = json.loads(said or "{}").get("roles")
         assert roles, said + (base / "up.log").read_text()
-        typed = {str(number) for number in up.PORTS.values()}
+        typed = {str(up.BASE_PORT + number) for number in up.PORTS.values()}
         assert not typed & {address.rpartition(":")[2] for address in roles.values()}
         try:
             yield Shell(base / "home")

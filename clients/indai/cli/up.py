@@ -28,19 +28,14 @@ from indai.protocol.errors import NotFound, Reason, Refused
 from indai.protocol.handles import Handle
 from indai.v1 import registry_pb2
 
-# What people type. A node has two ports: `owner` for its owners, `peer` for other nodes. Public logs and the
-# witness are on `http`; `openai` is for an owner's other tools.
+# Counted from --base-port. A node has two: `owner` for its owners, `peer` for other nodes. Public logs and
+# the witness are on `http`; `openai` is for an owner's other tools.
+BASE_PORT = 7400
 PORTS = {
-    "registry": 7401,
-    "owner": 7402,
-    "peer": 7403,
-    "policy": 7404,
-    "ledger": 7405,
-    "http": 7406,
-    "a2a": 7407,
-    "llm": 7408,
-    "openai": 7409,
-    "memory": 7410,
+    name: number
+    for number, name in enumerate(
+        ("registry", "owner", "peer", "policy", "ledger", "http", "a2a", "llm", "openai", "memory"), start=1
+    )
 }
 
 
@@ -50,6 +45,8 @@ PORTS = {
     "indai up --role registry --data ./registry",
     "indai up --role policy --role ledger --role node --handle ind.ai/north "
     "--registry 127.0.0.1:7401 --network ./registry/network.policy --data ./north",
+    "indai up --base-port 7500 --registry 127.0.0.1:7401 --network ~/.indai/network.policy "
+    "--handle ind.ai/south --data ./south",
 )
 @click.option(
     "--role", "roles", multiple=True, type=click.Choice(ALL_ROLES), help="Only these roles (repeat)."
@@ -79,6 +76,14 @@ PORTS = {
     metavar="PORT=HOST:PORT",
     multiple=True,
     help=f"Where {', '.join(PORTS)} listen (repeat).",
+)
+@click.option(
+    "--base-port",
+    metavar="PORT",
+    type=click.IntRange(1, 65_535 - len(PORTS)),
+    default=BASE_PORT,
+    show_default=True,
+    help="Ports that --listen does not name follow this one: a second node's on one machine.",
 )
 @click.option(
     "--ledger-year",
@@ -137,6 +142,7 @@ def up(
     llm_config: str,
     memory: str,
     listens: tuple[str, ...],
+    base_port: int,
     ledger_year: int | None,
     advertise: str,
     private_peers: bool,
@@ -165,7 +171,7 @@ def up(
         roles=chosen,
         authority=authority,
         handle=str(Handle.parse(handle)) if handle else "",
-        listen=_listen(chosen, listens),
+        listen=_listen(chosen, listens, base_port),
         neighbours={role: str(parse_address(at)) for role, at in neighbours.items() if at},
         network=_network(home, network),
         witnesses=Path(witnesses) if witnesses else None,
@@ -234,7 +240,7 @@ def _show(page: Page, home: Home, run: Run) -> None:
         )
 
 
-def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
+def _listen(roles: frozenset[str], listens: tuple[str, ...], base: int) -> dict[str, str]:
     """Where each port of these roles listens: as told, else on loopback at its usual number."""
     told: dict[str, str] = {}
     for text in listens:
@@ -253,7 +259,7 @@ def _listen(roles: frozenset[str], listens: tuple[str, ...]) -> dict[str, str]:
         served = {*served, "http", "a2a"}
     if {"node", "llm"} <= roles and not told:
         served = {*served, "openai"}
-    return {name: f"127.0.0.1:{PORTS[name]}" for name in sorted(served)} | told
+    return {name: f"127.0.0.1:{base + PORTS[name]}" for name in sorted(served)} | told
 
 
 def _network(home: Home, network: str) -> Path | None:

@@ -53,7 +53,8 @@ class HttpServer:
             raise Unavailable(
                 Reason.ADDRESS_IN_USE,
                 f"{bind} can't be served: {error.strerror}.",
-                hint="stop what listens there, or choose another port with --listen http=HOST:PORT",
+                hint="stop what listens there, or choose another port with --listen http=HOST:PORT"
+                " (all of them: --base-port)",
             ) from None
         host, port = runner.addresses[0][:2]
         return cls(runner, str(Address(host, port)))

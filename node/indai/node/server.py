@@ -237,7 +237,7 @@ def _bind_error(wanted: Address) -> Unavailable:
 _BIND_WORDS: Final = {
     errno.EADDRINUSE: (
         "another program listens there",
-        "stop it, or choose another port with --listen NAME=HOST:PORT",
+        "stop it, or choose another port with --listen NAME=HOST:PORT (all of them: --base-port)",
     ),
     errno.EACCES: ("this user may not", "choose a port above 1023"),
     errno.EADDRNOTAVAIL: ("this machine does not have that address", "bind to an address of this machine"),

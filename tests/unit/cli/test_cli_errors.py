@@ -169,7 +169,16 @@ def test_an_unknown_command_has_usage_and_status_2() -> None:
 
 def test_a_port_that_may_be_any_is_chosen_when_the_registry_listens_and_never_before() -> None:
     """Found free earlier, it would be anybody's until Postgres has started."""
-    assert up._listen(frozenset({"registry"}), ("registry=127.0.0.1:0",)) == {"registry": "127.0.0.1:0"}
+    told = up._listen(frozenset({"registry"}), ("registry=127.0.0.1:0",), up.BASE_PORT)
+    assert told == {"registry": "127.0.0.1:0"}
+
+
+def test_a_second_node_on_a_machine_shares_no_port_with_the_first() -> None:
+    second = up._listen(frozenset({"node", "llm", "memory", "policy", "ledger", "edge"}), (), 7500)
+    first = up._listen(frozenset({"registry", "node", "llm", "memory", "policy", "ledger", "edge"}), (), 7400)
+    assert set(first) == {"registry", *second}
+    assert not set(first.values()) & set(second.values())
+    assert (first["registry"], second["owner"]) == ("127.0.0.1:7401", "127.0.0.1:7502")
 
 
 def test_the_demonstration_takes_no_port_that_the_kernel_gives_to_connections() -> None:
