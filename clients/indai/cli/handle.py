@@ -137,9 +137,15 @@ def _show_claim(page: Page, made: enrolment.Claimed) -> None:
         page.line(warning, "yellow")
     page.line("Move the rotation key to a safe place offline: whoever has it owns the handle.", "yellow")
     page.next_step(
+        "indai policy templates apply personal my-rules.yaml",
         f"indai policy set my-rules.yaml --as {made.handle}",
-        f'indai meet ind.ai/bob --for 30m --when "this week" --about "…" --as {made.handle}',
+        f'indai meet {_another(made.handle)} --for 30m --when "this week" --about "…" --as {made.handle}',
     )
+
+
+def _another(handle: str) -> str:
+    """For examples: nobody meets themselves."""
+    return "ind.ai/bob" if handle != "ind.ai/bob" else "ind.ai/alice"
 
 
 @command("resolve", "indai handle resolve ind.ai/bob")
