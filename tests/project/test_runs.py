@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 SETTINGS = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
 WATCHED = """
@@ -118,3 +120,15 @@ def test_what_passes_is_run_once(tmp_path: Path) -> None:
     module = COUNTED.format("def test_a():\n    assert times('a')\n")
     status, shown = run(tmp_path, module, "tests", "-q", "-n", "1")
     assert (status, (tmp_path / "a").read_text()) == (0, "."), shown
+
+
+def test_another_run_is_given_none_of_our_ports() -> None:
+    ours = {free_port() for _ in range(50)}
+    many = f"from tests.ports import free_port; print(*(free_port() for _ in range({2_000 - 50})))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", many], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    theirs = set(map(int, done.stdout.split()))
+    assert len(theirs) > 1_000
+    assert not theirs & ours
