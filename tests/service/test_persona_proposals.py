@@ -85,6 +85,8 @@ async def test_a_change_of_persona_is_drafted_looked_at_and_only_then_a_version(
         assert (accepted.state, accepted.version, accepted.note) == (ACCEPTED, 2, "agreed")
         # Said again it is the same; the contrary comes too late.
         assert (await decided(stub, found, accept=True)).version == 2
+        again = await proposed(stub, "formality: formal\nvoice: {phrases: [of course]}", request_id="one")
+        assert (again.proposal_id, again.version) == (found.proposal_id, 2)
         with pytest.raises(IndaiError, match="accepted already"):
             await decided(stub, found, accept=False)
         human = (await bindings.of("acme", "b")).human
@@ -125,6 +127,11 @@ NO_CHANGES = {
     "[1]": "names what is to be different",
     "a: [": "no YAML",
     f"identity: {'x' * 3_990}": "HUMAN part",
+    "formality: formal\nvoice: &a {tone: *a}": "by alias",
+    "formality: formal\nvoice: {2026-01-01: null}": "only texts",
+    "languages: !!set {en, hi}": "only texts",
+    'identity: "A\\0B"': "only texts",
+    "identity: 2026-02-30": "no YAML",
 }
 
 

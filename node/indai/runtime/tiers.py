@@ -282,7 +282,7 @@ def read_files(text: str, where: str) -> list[tuple[Kind, str, Tier]]:
         raise InvalidInput(Reason.INVALID_ARGUMENT, f"{where} is longer than {MAX_FILE // 1024} KiB.")
     try:
         documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: the thirtieth of February
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise InvalidInput(Reason.INVALID_ARGUMENT, f"{where}{line} is no YAML.") from None

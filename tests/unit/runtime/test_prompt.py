@@ -182,6 +182,7 @@ def test_a_person_gets_the_same_version_each_time_and_shares_hold() -> None:
         ("kind: team", "no slug"),
         ("[1, 2]", "no mapping"),
         ("kind: human\n  slug: x: y", "no YAML"),
+        ("kind: human\nslug: x\nidentity: 2026-02-30", "no YAML"),
         ("kind: agent\nslug: a\nname: A\napproval_tools: [pay]", "approval is asked for"),
         (f"{BINDING}\nweights: {{1: 50}}", "add up to 100"),
         ("kind: agent\nslug: a\nname: A\nguardrails: [{id: x, check: pattern, words: w}]", "pattern"),

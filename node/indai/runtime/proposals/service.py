@@ -40,6 +40,10 @@ class Proposing:
             raise InvalidInput(Reason.INVALID_ARGUMENT, "A proposal has a reason.", hint="say why, in a line")
         if len(request.request_id) > 64:
             raise InvalidInput(Reason.INVALID_ARGUMENT, "A request id has at most 64 characters.")
+        # Said again it is the same, also when the persona is so by now.
+        known = await self._store.known(request.tenant, request.slug, change, reason, request.request_id)
+        if known is not None:
+            return pb.ProposePersonaResponse(proposal=await self._shown(known))
         row = (await self._tiers.newest(request.tenant, [(Kind.HUMAN, request.slug)])).get(
             (Kind.HUMAN, request.slug)
         )
@@ -133,7 +137,7 @@ def _foresee(proposal: Proposal, row: Row, made: pb.PersonaProposal) -> None:
 
 def _line(text: str, what: str) -> str:
     """One line of a person's. Raises InvalidInput for a longer one."""
-    line = " ".join(text.split())
+    line = " ".join(text.replace("\0", " ").split())
     if len(line) > MAX_LINE:
         raise InvalidInput(Reason.INVALID_ARGUMENT, f"{what} has at most {MAX_LINE} characters.")
     return line

@@ -43,6 +43,9 @@ _INSERT: Final = """
         (id, tenant, human, change, wish, reason, created_by, request_id, sessions)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING *
 """
+_KNOWN: Final = """
+    SELECT * FROM runtime.persona_proposals WHERE tenant = $1 AND request_id = $2 AND request_id <> ''
+"""
 _LISTED: Final = """
     SELECT * FROM runtime.persona_proposals
     WHERE tenant = $1 AND ($2 = '' OR human = $2) AND ($3 OR state = 'open') AND ($4::uuid IS NULL OR id < $4)
@@ -68,12 +71,7 @@ class Proposals:
         for no such persona, Refused for too many proposals, or for another one under this request id."""
         async with transaction(self._pool, (tenant,)) as connection:
             await persona(connection, tenant, human)
-            known = await connection.fetchrow(
-                "SELECT * FROM runtime.persona_proposals"
-                " WHERE tenant = $1 AND request_id = $2 AND request_id <> ''",
-                tenant,
-                request_id,
-            )
+            known = await connection.fetchrow(_KNOWN, tenant, request_id)
             if known is not None:
                 return _same(_proposal(known), human, change, reason)
             await room(connection, tenant, human)
@@ -81,6 +79,14 @@ class Proposals:
             row = await insert(connection, *given, request_id=request_id)
             await self._note(connection, tenant, by, "ProposePersona", f"{human} {given[0].hex}")
         return _proposal(row)
+
+    async def known(
+        self, tenant: str, human: str, change: Mapping[str, Any], reason: str, request_id: str
+    ) -> Proposal | None:
+        """What was drafted under a request id. Raises Refused when that was another proposal."""
+        async with transaction(self._pool, (tenant,)) as connection:
+            row = await connection.fetchrow(_KNOWN, tenant, request_id)
+        return None if row is None else _same(_proposal(row), human, change, reason)
 
     async def listed(
         self, tenant: str, human: str, before: UUID | None, limit: int, *, decided: bool

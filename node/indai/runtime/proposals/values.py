@@ -56,11 +56,17 @@ def read_change(text: str) -> dict[str, Any]:
     if len(text) > MAX_CHANGE:
         raise _wrong(f"A change has at most {MAX_CHANGE // 1024} KiB.")
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError):
+        # A few lines of aliases are a tree of billions, or one without an end.
+        refers = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader))
+        value = None if refers else yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError):  # ValueError: the thirtieth of February
         raise _wrong("The change is no YAML.") from None
+    if refers:
+        raise _wrong("A change says nothing by alias.", "write it out each time")
     if not isinstance(value, dict) or not value:
         raise _wrong("A change names what is to be different.", "formality: formal")
+    if not _is_plain(value):
+        raise _wrong("A change has only texts, numbers, yes and no, lists and mappings.")
     for key in value:
         if key not in PERSONALITY:
             raise _wrong(f"A proposal can't change {quoted(str(key))}.", f"it may: {', '.join(PERSONALITY)}")
@@ -90,6 +96,15 @@ def difference(config: Mapping[str, Any], after: Human, slug: str, version: int)
 def as_yaml(config: Mapping[str, Any]) -> str:
     """As configurations are shown."""
     return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a row can hold it as JSON, and give it back the same."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_is_plain, (*value, *value.values())))
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int) or (isinstance(value, str) and "\0" not in value)
 
 
 def _merged(value: object, patch: object) -> object:
