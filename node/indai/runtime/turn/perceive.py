@@ -32,6 +32,7 @@ _DECISION: Final = re.compile(
 )
 _YES: Final = frozenset({"yes", "y", "ok", "approve", "haan", "han", "हाँ", "हां"})
 _SIGN_IN: Final = re.compile(r"\s*/?(?:sign[ -]?in|साइन[ -]?इन)(?: code| कोड)?\s*[.!]?\s*", re.IGNORECASE)
+_TAG: Final = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,4}")
 _UNLINK: Final = re.compile(r"\s*(?:unlink|अलग करो)\s*[.!]?\s*", re.IGNORECASE)
 
 
@@ -65,10 +66,11 @@ def perceive(message: pb.InboundMessage, language: str = "", *, coded: bool = Fa
     letters (`coded`) are of no language."""
     spoken = " ".join(each.transcript for each in message.media if each.transcript)
     text = normal(message.choice or message.text or spoken)
+    # It stands in prompts as it is: what is no tag could be a line of them.
+    known = message.language if _TAG.fullmatch(message.language) else language
     if len(text) > MAX_READ:
-        return Perceived(text, _language(text, message.language or language))
+        return Perceived(text, _language(text, known))
     decision = _DECISION.fullmatch(text)
-    known = message.language or language
     spoken_in = decision["word"] if decision else text
     found = (known or "en") if coded else _language(spoken_in, known)
     words = text.split()
