@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import pkgutil
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any
 import asyncpg
 import indai
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from indai.storage.cluster import discard
 from indai.storage.embedded import EmbeddedPostgres, ServerInfo
@@ -75,6 +77,8 @@ def _place(path: Path) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """In every process: the controller tells what fails, and workers are watched."""
     config.pluginmanager.register(Watchdog(config), "watchdog")
+    # Not where commands that tests run in this process print: a node beside them may log at any moment.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
+from click.testing import CliRunner
 
 from tests.ports import free_port
 
@@ -132,3 +134,11 @@ def test_another_run_is_given_none_of_our_ports() -> None:
     theirs = set(map(int, done.stdout.split()))
     assert len(theirs) > 1_000
     assert not theirs & ours
+
+
+def test_what_is_logged_beside_a_command_is_no_part_of_what_it_prints() -> None:
+    with CliRunner().isolation() as (out, _, _):
+        structlog.get_logger().warning("said beside it")
+        print("said by it", flush=True)
+        printed = out.getvalue().decode()
+    assert printed == "said by it\n"

@@ -137,14 +137,14 @@ async def test_texts_of_any_length_and_script_still_arrive(connect: Connect) -> 
 
 
 async def test_an_unforeseen_error_gives_its_id_and_never_its_text(
-    connect: Connect, capsys: pytest.CaptureFixture[str]
+    connect: Connect, capfd: pytest.CaptureFixture[str]
 ) -> None:
     stub = await connect(answering(RuntimeError("password=hunter2")))
     with pytest.raises(IndaiError) as caught:
         await stub.GetThread(pb.GetThreadRequest())
     assert caught.value.reason is Reason.INTERNAL
     assert "hunter2" not in str(vars(caught.value))
-    assert caught.value.metadata["error_id"] in capsys.readouterr().out
+    assert caught.value.metadata["error_id"] in capfd.readouterr().err
 
 
 async def test_a_deadline_ends_the_call_on_both_sides(connect: Connect) -> None:

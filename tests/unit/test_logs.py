@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import pytest
@@ -15,15 +16,23 @@ from indai.node.auth import new_token
 from indai.node.logs import HIDDEN, bound_thread, configure
 
 
+@contextmanager
+def logging_as(form: Literal["json", "console"]) -> Iterator[io.StringIO]:
+    """What is logged inside; where logs went before is put back afterwards."""
+    root, stream, before = logging.getLogger(), io.StringIO(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    configure(form, "INFO", stream)
+    try:
+        yield stream
+    finally:
+        root.handlers[:], root.level = handlers, level
+        structlog.configure(**before)
+
+
 @pytest.fixture
 def out() -> Iterator[io.StringIO]:
-    """Logs of this test; the standard logging is put back afterwards."""
-    root, stream = logging.getLogger(), io.StringIO()
-    handlers, level = root.handlers[:], root.level
-    configure("json", "INFO", stream)
-    yield stream
-    root.handlers[:], root.level = handlers, level
-    structlog.reset_defaults()
+    with logging_as("json") as stream:
+        yield stream
 
 
 def lines(out: io.StringIO) -> list[dict[str, object]]:
@@ -90,13 +99,8 @@ def test_the_level_is_kept(out: io.StringIO) -> None:
 
 
 def test_the_console_form_is_one_plain_line_without_a_terminal() -> None:
-    out = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    configure("console", "INFO", out)
-    structlog.get_logger().info("ready", port=7400)
-    root.handlers[:], root.level = handlers, level
-    structlog.reset_defaults()
+    with logging_as("console") as out:
+        structlog.get_logger().info("ready", port=7400)
     assert "ready" in out.getvalue()
     assert "port=7400" in out.getvalue()
     assert "\x1b" not in out.getvalue()
@@ -104,16 +108,11 @@ def test_the_console_form_is_one_plain_line_without_a_terminal() -> None:
 
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_a_traceback_shows_no_local_variables(form: Literal["json", "console"]) -> None:
-    out = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    configure(form, "INFO", out)
     held = "-".join(("kept", "in", "a", "variable"))
-    try:
-        raise RuntimeError(str(len(held)))
-    except RuntimeError:
-        structlog.get_logger().exception("failed")
-    root.handlers[:], root.level = handlers, level
-    structlog.reset_defaults()
+    with logging_as(form) as out:
+        try:
+            raise RuntimeError(str(len(held)))
+        except RuntimeError:
+            structlog.get_logger().exception("failed")
     assert "RuntimeError" in out.getvalue()
     assert held not in out.getvalue()

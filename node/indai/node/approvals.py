@@ -38,7 +38,7 @@ class Approvals:
         """A page of what waits, the most urgent first; of what was answered since a time, if one is named."""
         size = page_size(request.page_size, 50)
         if request.HasField("answered_since_time"):
-            since_ms = min(MAX_NUMBER, views.milliseconds(request.answered_since_time))
+            since_ms = max(0, min(MAX_NUMBER, views.milliseconds(request.answered_since_time)))
             async with self._store.scope(owner) as connection:
                 rows = await connection.fetch(_ANSWERED, owner, since_ms, size)
             return owner_pb2.ListInboxResponse(approvals=[views.approval(row, CODE_LENGTH) for row in rows])
@@ -89,7 +89,7 @@ class Approvals:
                 "UPDATE node.approvals SET answered_on = $3 WHERE owner = $1 AND action_hash = $2",
                 owner,
                 action_hash,
-                channel[:MAX_CHANNEL],
+                channel[:MAX_CHANNEL].replace("\0", " "),  # which Postgres stores in no text
             )
 
     async def get(self, owner: str, action_hash: bytes) -> owner_pb2.Approval:

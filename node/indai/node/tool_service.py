@@ -117,7 +117,7 @@ class ApprovalServicer(tools_pb2_grpc.ApprovalServiceServicer):
         """At most a hundred can wait, so every page is cut out of one read."""
         owner, size = admitted(context).owner, min(request.page_size or 50, 100)
         if request.HasField("answered_since_time"):
-            since_ms = min(MAX_NUMBER, views.milliseconds(request.answered_since_time))
+            since_ms = max(0, min(MAX_NUMBER, views.milliseconds(request.answered_since_time)))
             answered = await self._approvals.answered(owner, since_ms, size)
             return pb.ListApprovalsResponse(approvals=[_approval(each) for each in answered])
         waiting = await self._approvals.waiting(owner, self._clock())

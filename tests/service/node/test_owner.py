@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from indai.node.store import Store
 from indai.protocol.envelope import cosign, parse_envelope, payload_type, seal
 from indai.protocol.errors import IndaiError, InvalidInput, Reason, Unavailable
@@ -94,6 +95,21 @@ async def test_the_asked_owner_withdraws_instead_of_answering(pair: Pair) -> Non
     await withdraw(pair.bob, thread.thread_id)
     assert (await until(pair.alice, thread.thread_id, REJECTED)).reason == "DECLINED"
     assert await inbox(pair.bob, thread.thread_id) is None
+
+
+async def test_what_was_answered_is_listed_whatever_the_channel_and_the_time_are_called(pair: Pair) -> None:
+    thread = await pair.alice.meet(
+        "ind.ai/bob", minutes=45, title="By a channel", from_ms=now_ms() + HOUR, until_ms=now_ms() + 9 * DAY
+    )
+    asked = await inbox(pair.bob, thread.thread_id)
+    assert asked is not None
+    await pair.bob.stub.AnswerApproval(
+        owner_pb2.AnswerApprovalRequest(code=asked.code, approve=False, channel="w\0eb")
+    )
+    for seconds in (-(10**15), 0):
+        request = owner_pb2.ListInboxRequest(answered_since_time=Timestamp(seconds=seconds))
+        answered = {one.thread_id: one for one in (await pair.bob.stub.ListInbox(request)).approvals}
+        assert answered[thread.thread_id].answer_channel == "w eb"
 
 
 async def test_a_request_that_never_arrived_is_withdrawn(scene: Scene) -> None:
